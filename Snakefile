@@ -1,0 +1,26 @@
+# From a raw interaction log to tables and figures. The stages, in order: data, train, diagnose, report.
+# What is studied stands in config.yaml, where logs come from in config/datasets.yaml.
+from snakemake.utils import min_version
+
+min_version("9.0")
+
+
+configfile: f"{workflow.basedir}/config/datasets.yaml"
+configfile: f"{workflow.basedir}/config.yaml"
+
+
+report: "workflow/report/study.rst"
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/data.smk"
+include: "workflow/rules/train.smk"
+include: "workflow/rules/diagnose.smk"
+include: "workflow/rules/report.smk"
+
+
+rule all:
+    default_target: True
+    input:
+        expand("results/{table}.{ending}", table=TABLES, ending=["csv", "md", "tex"]),
+        expand("results/{figure}.{ending}", figure=FIGURES, ending=["pdf", "png", "csv"]),

@@ -1,0 +1,55 @@
+"""Read a raw log, reduce it to its p-core, encode users and items, and count what was read, dropped and kept."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+
+from lastitem.errors import InputError, run
+from lastitem.files import read_json, write_json
+from lastitem.interactions import TIE_ORDERS, core_filter, read_interactions, statistics, write_core
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Parse arguments, read, filter, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dataset", required=True, help="name for messages and tables")
+    parser.add_argument("--log", required=True, help="the raw log as it was downloaded")
+    parser.add_argument("--provenance", required=True, help="JSON written by download.py; names the source")
+    parser.add_argument("--sources", required=True, type=json.loads, help="JSON: source → {form: columns, separator, header, member}")
+    parser.add_argument("--minimum-events", required=True, type=int, help="p of the p-core")
+    parser.add_argument("--ties", required=True, choices=TIE_ORDERS, help="order of a user's events with equal time")
+    parser.add_argument("--seed", type=int, default=0, help="of --ties random")
+    parser.add_argument("--interactions", required=True, help="output: user, item, timestamp (Parquet)")
+    parser.add_argument("--users", required=True, help="output: user code → original id (Parquet)")
+    parser.add_argument("--items", required=True, help="output: item code → original id (Parquet)")
+    parser.add_argument("--statistics", required=True, help="output: counts and the row of Table 1 (JSON)")
+    arguments = parser.parse_args(argv)
+
+    provenance = read_json(arguments.provenance)
+    try:
+        log = read_interactions(arguments.log, arguments.sources[provenance["source"]]["form"])
+        core = core_filter(log, minimum_events=arguments.minimum_events, ties=arguments.ties, seed=arguments.seed)
+    except InputError as error:
+        raise InputError(f"{arguments.dataset}: {error}") from None
+    write_core(core, arguments.interactions, arguments.users, arguments.items)
+    found = statistics(core)
+    counts = {
+        "dataset": arguments.dataset,
+        "raw": {"users": len(log.user_ids), "items": len(log.item_ids), "interactions": len(log.user), "bad_rows": log.bad_rows},
+        "minimum_events": arguments.minimum_events,
+        "ties": arguments.ties,
+        "rounds": core.rounds,
+        "core": found,
+        "provenance": provenance,
+    }
+    write_json(arguments.statistics, counts)
+    print(
+        f"{arguments.dataset}: read {len(log.user):,} interactions ({sum(log.bad_rows.values()):,} bad rows left out), kept "
+        f"{found['interactions']:,} of {found['users']:,} users and {found['items']:,} items after {len(core.rounds)} rounds"
+    )
+
+
+if __name__ == "__main__":
+    run(main)

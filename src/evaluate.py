@@ -1,0 +1,69 @@
+"""Rank the catalogue for every test case: accuracy, coverage, and the hit rates of the user's own last items."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+import numpy as np
+
+from lastitem import diagnosis
+from lastitem.errors import run
+from lastitem.files import write_json
+from lastitem.metrics import coverage
+from lastitem.ranking import NO_RANK, rank
+from lastitem.runs import Run, write_run_table
+from lastitem.sequences import read_held_out, read_training
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Parse arguments, rank, write ranks and coverage."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    diagnosis.add_arguments(parser)
+    parser.add_argument("--train", required=True, help="training part (Parquet): tells which targets are cold")
+    parser.add_argument("--filter-seen", required=True, choices=("true", "false"), help="leave seen items out of the lists")
+    parser.add_argument("--cutoffs", required=True, type=int, nargs="+", help="K of coverage@K")
+    parser.add_argument("--ranks", required=True, help="output: a row per test case (Parquet)")
+    parser.add_argument("--summary", required=True, help="output: coverage and counts (JSON)")
+    arguments = parser.parse_args(argv)
+
+    model = diagnosis.prepare(arguments)
+    cases, training = read_held_out(arguments.test), read_training(arguments.train)
+    found = rank(model, cases, filter_seen=arguments.filter_seen == "true", list_length=max(arguments.cutoffs), device=arguments.device)
+    known = np.zeros(model.items + 1, dtype=bool)
+    for start, end in zip(training.start, training.end, strict=True):
+        known[training.items[start:end]] = True
+    cold, lost = ~known[cases.target], found.target[:, 0] == NO_RANK
+    this = Run.from_arguments(arguments)
+    columns = {
+        "case": np.arange(len(cases), dtype=np.int32),
+        "user": cases.user,
+        "target": cases.target,
+        "input_length": cases.length.astype(np.int32),
+        "tied": cases.tied,
+        "cold": cold,
+        "target_rank": found.target[:, 0],
+        "last_rank": found.last,
+        "last_but_one_rank": found.last_but_one,
+    }
+    write_run_table(arguments.ranks, this, columns)
+    assert found.lists is not None
+    summary = {
+        "dataset": this.dataset,
+        "split": this.split,
+        "model": this.model,
+        "seed": this.seed,
+        "ranking": "full catalogue",
+        "filter_seen": arguments.filter_seen == "true",
+        "items": model.items,
+        "users": len(np.unique(cases.user)),
+        "targets": len(cases),
+        "cold_targets": int(cold.sum()),
+        "targets_lost_to_filter": int(lost.sum()),
+        "coverage": {str(cutoff): coverage(found.lists, model.items, cutoff) for cutoff in arguments.cutoffs},
+    }
+    write_json(arguments.summary, summary)
+
+
+if __name__ == "__main__":
+    run(main)

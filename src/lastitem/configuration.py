@@ -1,0 +1,94 @@
+"""Checking the config before any job starts; light enough to be imported while a Snakefile is parsed."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import yaml
+
+from lastitem.errors import InputError
+
+
+def check(config: Mapping[str, Any], schema: str | Path) -> None:
+    """Hold a merged config against its JSON schema, and its names against each other.
+
+    Raises
+    ------
+    InputError listing every fault with its key, its value and what is allowed.
+    """
+    rules = yaml.safe_load(Path(schema).read_text(encoding="utf-8"))
+    validator = jsonschema.Draft202012Validator(rules)
+    faults = [line for error in sorted(validator.iter_errors(config), key=_place) for line in _explain(error)]
+    if not faults:
+        faults = list(_check_names(config))
+    if faults:
+        raise InputError("the config cannot be used:\n" + "\n".join(f"  {fault}" for fault in dict.fromkeys(faults)))
+
+
+def _place(error: jsonschema.ValidationError) -> str:
+    return ".".join(str(step) for step in error.absolute_path)
+
+
+def _explain(error: jsonschema.ValidationError) -> Iterable[str]:
+    place = _place(error) or "top level"
+    value, allowed = error.instance, error.validator_value
+    if error.validator == "additionalProperties":
+        known = list(error.schema.get("properties", {}))
+        for key in sorted(set(value) - set(known), key=str):
+            yield f"{place}: unknown key {key!r} (its value: {value[key]!r}){_suggest(key, known)}; allowed: {', '.join(known)}"
+    elif error.validator == "required":
+        for key in allowed:
+            if key not in value:
+                yield f"{place}: key {key!r} is missing"
+    elif error.validator == "enum":
+        yield f"{place}: {value!r} is not allowed{_suggest(value, allowed)}; allowed: {', '.join(map(str, allowed))}"
+    elif error.validator == "oneOf":
+        yield f"{place}: name exactly one of {', '.join(option['required'][0] for option in allowed)}; found: {', '.join(value)}"
+    elif error.validator == "contains":
+        yield f"{place}: {value!r} must hold {error.schema['contains'].get('const')!r}"
+    else:
+        rule = {
+            "type": "must be of type",
+            "minimum": "must be at least",
+            "maximum": "must be at most",
+            "exclusiveMinimum": "must be above",
+            "exclusiveMaximum": "must be below",
+            "minItems": "needs at least this many entries:",
+            "pattern": "must match",
+            "uniqueItems": "must not repeat an entry; unique entries:",
+        }.get(str(error.validator), f"breaks the rule {error.validator}:")
+        described = error.schema.get("description")
+        yield f"{place}: {value!r} {rule} {allowed}" + (f" ({described})" if described else "")
+
+
+def _check_names(config: Mapping[str, Any]) -> Iterable[str]:
+    for key, registry in (("datasets", "registry"), ("models", "model_settings"), ("baselines", "model_settings")):
+        for name in config[key]:
+            if name not in config[registry]:
+                known = list(config[registry])
+                yield f"{key}: {name!r} is not in {registry}{_suggest(name, known)}; allowed: {', '.join(known)}"
+    for name in set(config["models"]) & set(config["baselines"]):
+        yield f"baselines: {name!r} is also in models; name it once"
+    for key, among in (("headline_tolerance", "accuracy_tolerances"), ("headline_cutoff", "cutoffs")):
+        if config[key] not in config[among]:
+            yield f"{key}: {config[key]!r} is not in {among}; allowed: {', '.join(map(str, config[among]))}"
+    for name, settings in config["model_settings"].items():
+        size, heads = settings.get("hidden_size", 64), settings.get("heads", 1)
+        if size % heads:
+            yield f"model_settings.{name}: hidden_size {size} is not a multiple of heads {heads}"
+    for name, dataset in config["registry"].items():
+        for source, entry in dataset["sources"].items():
+            form = entry["form"]
+            header, columns = form.get("header", True), dict(form["columns"])
+            wanted, kind = (str, "names") if header else (int, "0-based positions")
+            if not all(isinstance(column, wanted) for column in columns.values()):
+                yield f"registry.{name}.sources.{source}.form.columns: {columns} must be {kind} when header is {header}"
+
+
+def _suggest(value: object, known: Iterable[object]) -> str:
+    close = difflib.get_close_matches(str(value), [str(option) for option in known], n=1)
+    return f" — did you mean {close[0]!r}?" if close else ""

@@ -1,0 +1,208 @@
+"""Norm decomposition of attention blocks (Kobayashi et al. 2020, "Attention is not only a weight"; 2021,
+"Incorporating residual and normalization layers").
+
+For query i and source j, with attention weights α_h and f_h(x_j) = (x_j W_V,h + b_V,h) W_O,h, a block's output
+before its feed-forward is a sum of parts:
+
+* ``Attn``       y_ij = Σ_h α_h,ij f_h(x_j)
+* ``AttnRes``    y_ij + δ_ij · λ · x_i
+* ``AttnResLN``  the AttnRes part minus its own mean over d, divided by the standard deviation of the full vector before
+  the normalization (ε inside the root), times the gain.
+
+The output bias and the shift of the normalization belong to no part. The mixing ratio of query i is
+‖Σ_{j≠i} part_ij‖ / (‖Σ_{j≠i} part_ij‖ + ‖part_ii‖). All of it is linear in the parts, so sums over sources are
+taken before the maps, and norms of single parts come from per-head Gram matrices: no L×L×d tensor is formed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lastitem.models.attention import BlockTrace
+from lastitem.models.interface import SequenceModel
+from lastitem.sequences import HeldOut, batches_by_length, pad
+
+PARTS = ("Attn", "AttnRes", "AttnResLN")
+#: Padded positions of one chunk times its length: bounds the attention weights that are held at once.
+MAXIMUM_WEIGHTS = 4_000_000
+ADDITIVITY_TOLERANCE = 1e-4
+
+
+@dataclass
+class Decomposition:
+    """Mixing ratios and maps of one model.
+
+    Attributes
+    ----------
+    user : int32 [n], users of the inputs with two items or more.
+    latest : float32 [n, layers, 3], ratio at the read-out position, by :data:`PARTS`.
+    every : float32 [positions, layers, 3], ratios at all real positions of these inputs.
+    position_sum : float64 [n, layers, 3], sum of each input's ratios.   position_count : int64 [n], how many.
+    attention_map, norm_map : float64 [layers, P, P], averages over users of the attention weight (mean of the heads) and of
+        ‖part_ij‖ for AttnResLN; row = query, column = source, newest last; NaN where no input is long enough.
+    map_count : int64 [P, P], inputs behind each cell.
+    single_item_inputs : inputs with one item, left out of the ratios.
+    additivity_error : largest |parts + left-out terms − output| of the first batch.
+    """
+
+    user: NDArray[np.int32]
+    latest: NDArray[np.float32]
+    every: NDArray[np.float32]
+    position_sum: NDArray[np.float64]
+    position_count: NDArray[np.int64]
+    attention_map: NDArray[np.float64]
+    norm_map: NDArray[np.float64]
+    map_count: NDArray[np.int64]
+    single_item_inputs: int
+    additivity_error: float
+
+
+def own_and_others(trace: BlockTrace) -> tuple[Tensor, Tensor]:
+    """The Attn part of a query's own position, Σ_h α_h,ii f_h(x_i), and the sum over all other sources.
+
+    Returns
+    -------
+    own, others : [B, L, d]; their sum and the output bias make the attention output.
+    """
+    diagonal = torch.diagonal(trace.attention, dim1=-2, dim2=-1)
+    without_own = trace.attention - torch.diag_embed(diagonal)
+    own = torch.einsum("bhl,bhle,hed->bld", diagonal, trace.values, trace.output_weight)
+    others = torch.einsum("bhle,hed->bld", without_own @ trace.values, trace.output_weight)
+    return own, others
+
+
+def normalize_part(trace: BlockTrace, part: Tensor) -> Tensor:
+    """The share of a part [B, L, d] in the normalized vector: centred, over the full vector's deviation, times the gain."""
+    deviation = (trace.before_norm.var(dim=-1, unbiased=False, keepdim=True) + trace.norm_epsilon).sqrt()
+    return trace.norm_weight * (part - part.mean(dim=-1, keepdim=True)) / deviation
+
+
+def mixing_ratios(trace: BlockTrace) -> Tensor:
+    """Mixing ratio of every query for :data:`PARTS`: [3, B, L]; NaN where both norms are zero."""
+    own, others = own_and_others(trace)
+    with_residual = own + trace.residual_scale * trace.residual
+    pairs = (
+        (own, others),
+        (with_residual, others),
+        (normalize_part(trace, with_residual), normalize_part(trace, others)),
+    )
+    ratios = []
+    for same, other in pairs:
+        same_norm, other_norm = same.norm(dim=-1), other.norm(dim=-1)
+        ratios.append(other_norm / (other_norm + same_norm))
+    return torch.stack(ratios)
+
+
+def additivity_error(trace: BlockTrace, real: Tensor) -> float:
+    """Largest |Σ parts + left-out terms − output| over the real positions (bool [B, L]) of AttnResLN."""
+    own, others = own_and_others(trace)
+    parts = normalize_part(trace, own + trace.residual_scale * trace.residual) + normalize_part(trace, others)
+    left_out = normalize_part(trace, trace.output_bias.expand_as(own)) + trace.norm_bias
+    return float((parts + left_out - trace.after_norm)[real].abs().max())
+
+
+def newest_maps(trace: BlockTrace, length: Tensor, positions: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Attention weights and AttnResLN part norms among the newest positions of each input.
+
+    Parameters
+    ----------
+    length : int64 [B], real positions.   positions : P.
+
+    Returns
+    -------
+    weights : [B, P, P], mean over heads.   norms : [B, P, P], ‖part_ij‖.   valid : bool [B, P], whether a position exists.
+    Newest last; rows are queries.
+    """
+    index = length[:, None] - positions + torch.arange(positions, device=length.device)
+    valid = index >= 0
+    index = index.clamp(min=0)
+    batch = torch.arange(len(length), device=length.device)[:, None]
+    attention = trace.attention[batch[:, :, None], :, index[:, :, None], index[:, None, :]].permute(0, 3, 1, 2)
+    values = trace.values[batch, :, index].transpose(1, 2)
+    source = torch.einsum("bhpe,hed->bhpd", values, trace.output_weight)
+    source = trace.norm_weight * (source - source.mean(dim=-1, keepdim=True))
+    gram = torch.einsum("bhpd,bkpd->bphk", source, source)
+    squared = torch.einsum("bhij,bkij,bjhk->bij", attention, attention, gram).clamp(min=0)
+    deviation = (trace.before_norm.var(dim=-1, unbiased=False) + trace.norm_epsilon).sqrt()
+    norms = squared.sqrt() / deviation[batch, index][:, :, None]
+    own, _ = own_and_others(trace)
+    same = normalize_part(trace, own + trace.residual_scale * trace.residual).norm(dim=-1)
+    norms = norms - torch.diag_embed(torch.diagonal(norms, dim1=1, dim2=2)) + torch.diag_embed(same[batch, index])
+    return attention.mean(dim=1), norms, valid
+
+
+@torch.inference_mode()
+def decompose(
+    model: SequenceModel, cases: HeldOut, *, residual_scale: float = 1.0, map_positions: int = 15, device: str | torch.device = "cpu"
+) -> Decomposition:
+    """Decompose every attention block of a model over the inputs of ``cases``, in chunks of users.
+
+    Parameters
+    ----------
+    map_positions : P of the maps; 0 makes none.
+
+    Raises
+    ------
+    ArithmeticError if the parts and the left-out terms of the first batch miss the model's own output by more than 1e-4.
+    """
+    model.eval()
+    single = cases.length < 2
+    chosen = cases.select(np.flatnonzero(~single))
+    count = len(chosen)
+    latest: NDArray[np.float32] | None = None
+    position_sum = position_count = attention_sum = norm_sum = map_count = None
+    every: list[NDArray[np.float32]] = []
+    error = 0.0
+    for index in batches_by_length(chosen, model.input_length, 1024, MAXIMUM_WEIGHTS // model.maximum_length):
+        items, length = pad(chosen, index, model.input_length)
+        items, length = items.to(device), length.to(device)
+        traces: list[BlockTrace] = []
+        model.encode(items, length, residual_scale=residual_scale, trace=traces)
+        real_length = model.readout(length) + 1
+        real = torch.arange(traces[0].before_norm.shape[1], device=device) < real_length[:, None]
+        if latest is None:
+            layers = len(traces)
+            latest = np.zeros((count, layers, len(PARTS)), dtype=np.float32)
+            position_sum = np.zeros((count, layers, len(PARTS)))
+            position_count = np.zeros(count, dtype=np.int64)
+            attention_sum, norm_sum = (np.zeros((layers, map_positions, map_positions)) for _ in range(2))
+            map_count = np.zeros((map_positions, map_positions), dtype=np.int64)
+            error = max(additivity_error(trace, real) for trace in traces)
+            if not error <= ADDITIVITY_TOLERANCE:
+                raise ArithmeticError(f"the parts of the decomposition miss the block's output by {error:.1e} (> {ADDITIVITY_TOLERANCE})")
+        ratios = torch.stack([mixing_ratios(trace) for trace in traces]).permute(2, 3, 0, 1)
+        everyone = torch.arange(len(index), device=device)
+        latest[index] = ratios[everyone, real_length - 1].cpu().numpy()
+        every.append(ratios[real].cpu().numpy())
+        position_sum[index] = torch.where(real[:, :, None, None], ratios, 0).sum(dim=1, dtype=torch.float64).cpu().numpy()
+        position_count[index] = real_length.cpu().numpy()
+        if map_positions:
+            for layer, trace in enumerate(traces):
+                weights, norms, valid = newest_maps(trace, real_length, map_positions)
+                both = valid[:, :, None] & valid[:, None, :]
+                attention_sum[layer] += torch.where(both, weights, 0).sum(dim=0, dtype=torch.float64).cpu().numpy()
+                norm_sum[layer] += torch.where(both, norms, 0).sum(dim=0, dtype=torch.float64).cpu().numpy()
+            map_count += both.sum(dim=0).cpu().numpy()
+    if latest is None:
+        latest, position_sum = np.zeros((0, 0, len(PARTS)), dtype=np.float32), np.zeros((0, 0, len(PARTS)))
+        position_count, map_count = np.zeros(0, dtype=np.int64), np.zeros((map_positions, map_positions), dtype=np.int64)
+        attention_sum = norm_sum = np.zeros((0, map_positions, map_positions))
+        every = [np.zeros((0, 0, len(PARTS)), dtype=np.float32)]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return Decomposition(
+            chosen.user,
+            latest,
+            np.concatenate(every),
+            position_sum,
+            position_count,
+            attention_sum / map_count,
+            norm_sum / map_count,
+            map_count,
+            int(single.sum()),
+            error,
+        )

@@ -1,0 +1,324 @@
+"""Figures 1 to 6: one style, one function a figure, each drawn from a tidy summary that is saved beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+import numpy as np
+import pandas as pd
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from lastitem.files import write_aside
+from lastitem.summaries import STUDY_COLUMNS
+
+# Okabe & Ito's palette: told apart with any colour vision; line styles and hatches tell them apart in grey.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+LINES = ("-", "--", ":", "-.")
+MARKERS = ("o", "s", "^", "D", "v", "P")
+DISPLAY_NAMES = {"sasrec": "SASRec", "sasrec-pre": "SASRec (pre)", "gru4rec": "GRU4Rec", "bert4rec": "BERT4Rec", "popularity": "Popularity"}
+STYLE = {
+    "font.size": 9,
+    "axes.titlesize": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "pdf.fonttype": 42,
+    "figure.constrained_layout.use": True,
+    "hatch.linewidth": 0.6,
+}
+SPREAD_NOTE = "Bars and bands: 95 % bootstrap interval over users."
+
+
+def save(figure: Figure, pdf: str | Path, png: str | Path) -> None:
+    """Write a figure as PDF (vector, fonts embedded) and PNG, without a date, so that equal figures are equal files."""
+    with write_aside(pdf) as aside:
+        figure.savefig(aside, metadata={"CreationDate": None})
+    with write_aside(png) as aside:
+        figure.savefig(aside, dpi=200, metadata={"Software": None})
+    plt.close(figure)
+
+
+def fig1(effects: pd.DataFrame, cutoff: int) -> Figure:
+    """Shuffle bars, rows models, columns datasets: NDCG of ordered, partially and fully shuffled inputs."""
+    values = effects[effects["measure"] == "value"]
+    changes = effects[effects["measure"] == "change_percent"].set_index([*STUDY_COLUMNS, "order"])
+    figure, axes, studies, models = _grid(values, width=2.4, height=1.8)
+    looks = {"ordered": ("white", ""), "partial": ("#9ecae1", "//"), "full": ("#3182bd", "xxxx")}
+    for (row, model), (column, study) in _cells(models, studies):
+        axis = axes[row][column]
+        bars = values[_is(values, study) & (values["model"] == model)].set_index("order")
+        top = float(bars["ci_high"].max())
+        for place, (order, (colour, hatch)) in enumerate(looks.items()):
+            bar = bars.loc[order]
+            axis.bar(place, bar["value"], 0.7, color=colour, hatch=hatch, edgecolor="black", linewidth=0.8)
+            _whisker(axis, place, bar)
+            if order != "ordered":
+                change = changes.loc[(*study, model, order), "value"]
+                axis.text(place, bar["ci_high"] + 0.02 * top, f"{change:+.1f} %", ha="center", va="bottom", fontsize=8)
+        axis.set_xticks(range(3), ["ordered", "all but\nlast shuffled", "all\nshuffled"], fontsize=7.5)
+        axis.set_ylim(0, 1.18 * top)
+        _label(axis, row, column, study, f"{_name(model)}\nNDCG@{cutoff}", f"n = {int(bars['users'].iloc[0]):,} users{_seeds(bars)}")
+    figure.suptitle(f"What shuffling the history does to accuracy\n{SPREAD_NOTE} Percent: change against ordered.", fontsize=8.5)
+    return figure
+
+
+def fig2(rates: pd.DataFrame, cutoff: int) -> Figure:
+    """HRLI beside HRL2I for each model, one panel per dataset."""
+    studies = _studies(rates)
+    models = list(dict.fromkeys(rates["model"]))
+    columns = min(3, len(studies))
+    rows = -(-len(studies) // columns)
+    width = max(3.2, 0.9 * len(models) + 1.2)
+    figure, axes = plt.subplots(rows, columns, figsize=(width * columns, 2.6 * rows + 0.5), squeeze=False, sharey=True)
+    for place, study in enumerate(studies):
+        axis = axes[place // columns][place % columns]
+        panel = rates[_is(rates, study)]
+        for side, (measure, colour, hatch) in enumerate((("HRLI", "#3182bd", ""), ("HRL2I", "#deebf7", "//"))):
+            bars = panel[panel["measure"] == measure].set_index("model").reindex(models)
+            at = np.arange(len(models)) + (side - 0.5) * 0.38
+            label = {"HRLI": f"last item (HRLI@{cutoff})", "HRL2I": f"last but one (HRL2I@{cutoff})"}[measure]
+            axis.bar(at, bars["value"], 0.38, color=colour, hatch=hatch, edgecolor="black", linewidth=0.8, label=label)
+            for x, (_, bar) in zip(at, bars.iterrows(), strict=True):
+                _whisker(axis, x, bar)
+                axis.text(x, bar["ci_high"] + 0.015, f"{bar['value']:.2f}", ha="center", fontsize=7.5)
+        axis.set_xticks(range(len(models)), [_name(model) for model in models])
+        axis.set_ylim(0, 1.12)
+        axis.set_yticks(np.arange(0, 1.01, 0.2))
+        axis.set_title(f"{study[0]} ({study[1]}), n = {int(panel['users'].max()):,} users{_seeds(panel)}")
+        if place % columns == 0:
+            axis.set_ylabel("share of users")
+    for spare in axes.ravel()[len(studies) :]:
+        spare.set_axis_off()
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=8)
+    figure.suptitle(
+        f"How often the user's own last items stand in their top {cutoff} (seen items not filtered)\n{SPREAD_NOTE}", fontsize=8.5
+    )
+    return figure
+
+
+def fig3(maps: pd.DataFrame) -> Figure:
+    """Attention map beside AttnResLN map over the newest positions: a row per dataset, model and layer."""
+    panels = list(dict.fromkeys(maps[[*STUDY_COLUMNS, "layer"]].itertuples(index=False, name=None)))
+    if not panels:
+        return _empty("No model of this study has attention.")
+    figure, axes = plt.subplots(len(panels), 2, figsize=(6.6, 2.9 * len(panels) + 0.5), squeeze=False)
+    columns = (("attention", "attention weight (mean of heads)", "Blues"), ("norm", "‖AttnResLN part‖", "Oranges"))
+    for row, panel in enumerate(panels):
+        cells = maps[(maps[[*STUDY_COLUMNS, "layer"]] == list(panel)).all(axis=1)]
+        for axis, (value, label, colours) in zip(axes[row], columns, strict=True):
+            table = cells.pivot_table(index="query", columns="source", values=value, sort=True)
+            edges = (table.columns.min() - 0.5, 0.5, 0.5, table.index.min() - 0.5)
+            image = axis.imshow(table.to_numpy(), cmap=colours, extent=edges, vmin=0, interpolation="nearest")
+            figure.colorbar(image, ax=axis, shrink=0.85, label=label)
+            axis.set_xlabel("source position (0: newest)")
+            axis.set_ylabel("query position")
+            ticks = [tick for tick in range(0, int(table.index.min()) - 1, -5)]
+            axis.set_xticks(ticks)
+            axis.set_yticks(ticks)
+            axis.set_title(f"{panel[0]} ({panel[1]}), {_name(panel[2])}, block {panel[3]}", fontsize=8.5)
+        newest = cells[(cells["query"] == 0) & (cells["source"] == 0)].iloc[0]
+        axes[row][1].annotate(f"n = {int(newest['n']):,} users", (0.97, 0.95), xycoords="axes fraction", ha="right", va="top", fontsize=7.5)
+    figure.suptitle(
+        "What attention looks at, and what the block passes on (residual and normalization included)\n"
+        "Averages over the test users that have both positions; the newest position is 0. BERT4Rec's newest is its [MASK].",
+        fontsize=8.5,
+    )
+    return figure
+
+
+def fig4(curves: pd.DataFrame, mixing: pd.DataFrame, cutoff: int) -> Figure:
+    """λ against HRLI (left axis) and the AttnResLN mixing ratio of each block (right axis)."""
+    rates = curves[curves["measure"] == "HRLI"]
+    if rates.empty:
+        return _empty("No model of this study has an attention residual to scale.")
+    mixing = mixing[mixing["part"] == "AttnResLN"]
+    figure, axes, studies, models = _grid(rates, width=3.4, height=2.3)
+    for (row, model), (column, study) in _cells(models, studies):
+        axis = axes[row][column]
+        line = rates[_is(rates, study) & (rates["model"] == model)]
+        _band(axis, line, COLOURS[0], LINES[0], MARKERS[0])
+        axis.set_ylim(0, 1)
+        axis.set_xlabel("residual scale λ (1: the model as trained)")
+        twin = axis.twinx()
+        twin.spines["right"].set_visible(True)
+        twin.set_ylim(0, 1)
+        twin.set_ylabel("AttnResLN mixing ratio", color=COLOURS[1])
+        ratios = mixing[_is(mixing, study) & (mixing["model"] == model)]
+        for number, (_, ratio) in enumerate(ratios.groupby("layer")):
+            _band(twin, ratio, COLOURS[1], LINES[(number + 1) % len(LINES)], MARKERS[(number + 1) % len(MARKERS)])
+        label = f"{_name(model)}\nHRLI@{cutoff}"
+        _label(axis, row, column, study, label, f"n = {int(line['users'].max()):,} users{_seeds(line)}")
+        axis.yaxis.label.set_color(COLOURS[0])
+    layers = sorted(set(mixing["layer"]))
+    handles = [Line2D([], [], color=COLOURS[0], linestyle=LINES[0], marker=MARKERS[0], markersize=3.5, label=f"HRLI@{cutoff}")]
+    for number, layer in enumerate(layers):
+        look = (number + 1) % len(LINES)
+        handles.append(
+            Line2D(
+                [], [], color=COLOURS[1], linestyle=LINES[look], marker=MARKERS[look], markersize=3.5, label=f"mixing ratio, block {layer}"
+            )
+        )
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8)
+    figure.suptitle(f"Weakening the residual: last-item hit rate and mixing at the read-out position\n{SPREAD_NOTE}", fontsize=8.5)
+    return figure
+
+
+def fig5(curves: pd.DataFrame, cutoff: int) -> Figure:
+    """HRLI against NDCG along λ, one panel per dataset and model."""
+    shown = curves[curves["measure"].isin(["HRLI", "NDCG"])]
+    if shown.empty:
+        return _empty("No model of this study has an attention residual to scale.")
+    figure, axes, studies, models = _grid(shown, width=3.4, height=2.5)
+    scales = sorted(set(shown["residual_scale"]))
+    colours = plt.get_cmap("cividis")(np.linspace(0.95, 0.0, len(scales)))
+    for (row, model), (column, study) in _cells(models, studies):
+        axis = axes[row][column]
+        cell = shown[_is(shown, study) & (shown["model"] == model)]
+        rate, gain = (cell[cell["measure"] == measure].set_index("residual_scale").sort_index() for measure in ("HRLI", "NDCG"))
+        axis.plot(rate["value"], gain["value"], color="#888888", linewidth=0.8, zorder=1)
+        for colour, scale in zip(colours, scales, strict=True):
+            if scale not in rate.index:
+                continue
+            x, y = rate.loc[scale], gain.loc[scale]
+            spread_x = [[x["value"] - x["ci_low"]], [x["ci_high"] - x["value"]]]
+            spread_y = [[y["value"] - y["ci_low"]], [y["ci_high"] - y["value"]]]
+            axis.errorbar(x["value"], y["value"], spread_y, spread_x, fmt="o", color=colour, markersize=5, markeredgecolor="black",
+                          markeredgewidth=0.4, ecolor="#bbbbbb", elinewidth=0.6, zorder=2)  # fmt: skip
+        ends = (min(rate.index), max(rate.index))
+        for end in ends:
+            axis.annotate(
+                f"λ = {end:g}", (rate.at[end, "value"], gain.at[end, "value"]), xytext=(6, -10), textcoords="offset points", fontsize=7.5
+            )
+        axis.set_xlabel(f"HRLI@{cutoff}")
+        axis.set_ylim(bottom=0)
+        axis.set_xlim(left=min(0.0, *axis.get_xlim()))
+        _label(axis, row, column, study, f"{_name(model)}\nNDCG@{cutoff}", f"n = {int(rate['users'].max()):,} users{_seeds(rate)}")
+    figure.suptitle(f"Last-item dependence against accuracy as λ falls from 1 (dark) to 0 (light)\n{SPREAD_NOTE}", fontsize=8.5)
+    return figure
+
+
+def fig6(curves: pd.DataFrame, choices: pd.DataFrame, tolerance: float, cutoff: int) -> Figure:
+    """Left: test accuracy and recovery along λ with the chosen λ and the oracle; right: ε against both."""
+    runs = list(dict.fromkeys(choices[STUDY_COLUMNS].itertuples(index=False, name=None)))
+    if not runs:
+        return _empty("No model of this study has a recovery to choose λ by.")
+    figure, axes = plt.subplots(len(runs), 2, figsize=(7.2, 2.5 * len(runs) + 0.8), squeeze=False)
+    for row, study in enumerate(runs):
+        left, right = axes[row]
+        own = curves[(curves[STUDY_COLUMNS] == list(study)).all(axis=1) & (curves["part"] == "test")].assign(
+            kept=lambda table: (
+                table["hit_rate"]
+                / table.groupby("seed")["hit_rate"].transform(
+                    lambda rates: rates.loc[table.loc[rates.index, "residual_scale"] == 1.0].iloc[0]
+                )
+            )
+        )
+        own_choices = choices[(choices[STUDY_COLUMNS] == list(study)).all(axis=1)]
+        seeds = own["seed"].nunique()
+        for number, column in enumerate(("kept", "recovery")):
+            _seed_band(left, own, "residual_scale", column, number)
+        chosen = own_choices[own_choices["tolerance"] == tolerance].groupby("selection")["residual_scale"].mean()
+        for selection, style in (("validation", "-"), ("oracle (test)", ":")):
+            left.axvline(chosen[selection], color="black", linestyle=style, linewidth=1)
+        left.set_xlabel("residual scale λ")
+        left.set_ylabel(f"{study[0]} ({study[1]})\n{_name(study[2])}: share")
+        size = own["recoverable"].mean()
+        left.set_title(
+            f"along λ; ε = {tolerance:g}, |R| = {size:,.0f} of n = {int(own['cases'].iloc[0]):,} users, {seeds} seed{'s' * (seeds > 1)}"
+        )
+        for selection, fill in (("validation", "full"), ("oracle (test)", "none")):
+            picked = own_choices[own_choices["selection"] == selection].assign(
+                kept=lambda table: table["hit_rate"] / table["hit_rate_at_1"]
+            )
+            for number, column in enumerate(("kept", "recovery")):
+                _seed_band(right, picked, "tolerance", column, number, fill)
+        right.set_xlabel("tolerated loss of validation accuracy ε")
+        right.set_title("at the λ chosen for each ε")
+        for axis in (left, right):
+            axis.set_ylim(bottom=0)
+    handles = [
+        Line2D([], [], color=COLOURS[0], linestyle=LINES[0], marker=MARKERS[0], markersize=4, label=f"HR@{cutoff} relative to λ = 1"),
+        Line2D([], [], color=COLOURS[1], linestyle=LINES[1], marker=MARKERS[1], markersize=4, label="recovery (share of R)"),
+        Line2D([], [], color="black", linestyle="-", label="λ chosen on validation"),
+        Line2D([], [], color="black", linestyle=":", label="oracle: λ chosen on test"),
+        Line2D([], [], color="#666666", linestyle="", marker="o", fillstyle="none", markersize=4, label="hollow: oracle"),
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=8)
+    figure.suptitle(
+        "Choosing λ on validation: what test accuracy it keeps and what it recovers\nBands: range over seeds, where there are several.",
+        fontsize=8.5,
+    )
+    return figure
+
+
+def _seed_band(axis: Axes, table: pd.DataFrame, x: str, y: str, number: int, fill: str = "full") -> None:
+    by_x = table.groupby(x)[y].agg(["mean", "min", "max"])
+    colour = COLOURS[number]
+    axis.plot(
+        by_x.index, by_x["mean"], color=colour, linestyle=LINES[number], marker=MARKERS[number], markersize=4, fillstyle=fill, linewidth=1.2
+    )
+    axis.fill_between(by_x.index, by_x["min"], by_x["max"], color=colour, alpha=0.15, linewidth=0)
+
+
+def _band(axis: Axes, line: pd.DataFrame, colour: str, style: str, marker: str) -> None:
+    line = line.sort_values("residual_scale")
+    axis.plot(line["residual_scale"], line["value"], color=colour, linestyle=style, marker=marker, markersize=3.5, linewidth=1.2)
+    axis.fill_between(line["residual_scale"], line["ci_low"], line["ci_high"], color=colour, alpha=0.2, linewidth=0)
+
+
+def _whisker(axis: Axes, x: float, bar: pd.Series) -> None:
+    axis.errorbar(
+        x, bar["value"], [[bar["value"] - bar["ci_low"]], [bar["ci_high"] - bar["value"]]], color="black", capsize=2.5, linewidth=0.8
+    )
+
+
+def _grid(table: pd.DataFrame, width: float, height: float) -> tuple[Figure, np.ndarray, list[tuple[str, str]], list[str]]:
+    studies, models = _studies(table), list(dict.fromkeys(table["model"]))
+    size = (max(3.8, width * len(studies) + 0.6), height * len(models) + 0.9)
+    figure, axes = plt.subplots(len(models), len(studies), figsize=size, squeeze=False)
+    return figure, axes, studies, models
+
+
+def _studies(table: pd.DataFrame) -> list[tuple[str, str]]:
+    return list(dict.fromkeys(table[["dataset", "split"]].itertuples(index=False, name=None)))
+
+
+def _cells(models: Sequence[str], studies: Sequence[tuple[str, str]]) -> list[tuple[tuple[int, str], tuple[int, tuple[str, str]]]]:
+    return [(row, column) for row in enumerate(models) for column in enumerate(studies)]
+
+
+def _is(table: pd.DataFrame, study: tuple[str, str]) -> pd.Series:
+    return (table["dataset"] == study[0]) & (table["split"] == study[1])
+
+
+def _label(axis: Axes, row: int, column: int, study: tuple[str, str], left: str, note: str) -> None:
+    axis.set_title(f"{study[0]} ({study[1]}), {note}" if row == 0 else note, fontsize=8.5)
+    if column == 0:
+        axis.set_ylabel(left)
+
+
+def _seeds(rows: pd.DataFrame) -> str:
+    seeds = int(rows["seeds"].iloc[0])
+    return f", {seeds} seed{'s' * (seeds > 1)}"
+
+
+def _name(model: str) -> str:
+    return DISPLAY_NAMES.get(model, model)
+
+
+def _empty(reason: str) -> Figure:
+    figure = plt.figure(figsize=(4, 1))
+    figure.text(0.5, 0.5, reason, ha="center", va="center")
+    return figure
+
+
+mpl.rcParams.update(STYLE)

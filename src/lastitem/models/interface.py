@@ -1,0 +1,72 @@
+"""What ranking, training and the diagnostics ask of a model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from lastitem.models.attention import BlockTrace
+
+
+class SequenceModel(nn.Module):
+    """Items in, one vector per position out; a score is the dot product with an item's vector.
+
+    Attributes
+    ----------
+    objective : ``next_item`` (every position predicts the item after it), ``cloze`` (masked items are predicted) or
+        ``counts`` (nothing is trained by gradient).
+    has_attention : whether the decomposition and the residual scale have a meaning.
+    reads_prefixes : whether position i holds the prediction made from the items up to i (a causal model), so that
+        moving the read-out back reads an earlier prediction.
+    """
+
+    objective: str = "next_item"
+    has_attention: bool = False
+    reads_prefixes: bool = True
+
+    def __init__(self, items: int, maximum_length: int) -> None:
+        super().__init__()
+        self.items = items
+        self.maximum_length = maximum_length
+
+    @property
+    def input_length(self) -> int:
+        """How many of the newest items an input may hold."""
+        return self.maximum_length
+
+    def encode(self, items: Tensor, length: Tensor, *, residual_scale: float = 1.0, trace: list[BlockTrace] | None = None) -> Tensor:
+        """Encode right-padded inputs.
+
+        Parameters
+        ----------
+        items : int64 [B, L], 0 behind the end.   length : int64 [B].
+        residual_scale : λ of every attention block.
+        trace : a list to which each attention block appends its trace.
+
+        Returns
+        -------
+        float [B, L', d] with L' ≥ L; the read-out is at :meth:`readout`.
+        """
+        raise TypeError(f"{type(self).__name__} does not encode")
+
+    def readout(self, length: Tensor) -> Tensor:
+        """int64 [B]: the position of ``encode``'s output from which the next item is predicted."""
+        return length - 1
+
+    def item_vectors(self) -> Tensor:
+        """float [items, d]: row i − 1 is item i. Padding and mask have no row, so they cannot be recommended."""
+        raise TypeError(f"{type(self).__name__} has no item vectors")
+
+    def initialize(self, embedding_deviation: float = 0.02) -> None:
+        """Draw linear weights from N(0, 0.02²) and embeddings with their own deviation; zero biases and the padding row."""
+        for module in self.modules():
+            if isinstance(module, nn.Linear | nn.Embedding):
+                nn.init.normal_(module.weight, std=embedding_deviation if isinstance(module, nn.Embedding) else 0.02)
+            if isinstance(module, nn.Linear) and module.bias is not None:
+                nn.init.zeros_(module.bias)
+            if isinstance(module, nn.Embedding) and module.padding_idx is not None:
+                with torch.no_grad():
+                    module.weight[module.padding_idx].zero_()

@@ -1,0 +1,75 @@
+"""Names of models, their settings, and their files: safetensors weights beside a JSON description."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+
+from lastitem.errors import InputError
+from lastitem.files import read_json, write_aside, write_json
+from lastitem.models.attention import BLOCK_ORDERS
+from lastitem.models.bert4rec import BERT4Rec
+from lastitem.models.gru4rec import GRU4Rec
+from lastitem.models.interface import SequenceModel
+from lastitem.models.popularity import Popularity
+from lastitem.models.sasrec import SASRec
+
+ARCHITECTURES: dict[str, type[SequenceModel]] = {
+    "sasrec": SASRec,
+    "gru4rec": GRU4Rec,
+    "bert4rec": BERT4Rec,
+    "popularity": Popularity,
+}
+
+
+def build(architecture: str, items: int, settings: Mapping[str, Any]) -> SequenceModel:
+    """Make an untrained model for items 1 … ``items``.
+
+    Raises
+    ------
+    InputError for an unknown architecture or setting, or a size that does not fit; it lists what is allowed.
+    """
+    if architecture not in ARCHITECTURES:
+        raise InputError(f"architecture: {architecture!r} is not known; allowed: {', '.join(ARCHITECTURES)}")
+    kind = ARCHITECTURES[architecture]
+    allowed = [name for name in inspect.signature(kind).parameters if name != "items"]
+    unknown = [name for name in settings if name not in allowed]
+    if unknown:
+        raise InputError(f"{architecture}: no setting {', '.join(unknown)}; allowed: {', '.join(allowed)}")
+    if settings.get("block_order", "post") not in BLOCK_ORDERS:
+        raise InputError(f"block_order: {settings['block_order']!r} is not known; allowed: {', '.join(BLOCK_ORDERS)}")
+    if "heads" in settings and settings.get("hidden_size", 64) % settings["heads"]:
+        raise InputError(f"{architecture}: hidden_size {settings.get('hidden_size', 64)} is not a multiple of heads {settings['heads']}")
+    return kind(items, **settings)
+
+
+def save(model: SequenceModel, description: Mapping[str, Any], weights: str | Path, json: str | Path) -> None:
+    """Write the weights (safetensors) and the description (JSON), each aside and renamed."""
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    with write_aside(weights) as aside:
+        safetensors.torch.save_file(tensors, aside)
+    write_json(json, dict(description))
+
+
+def load(weights: str | Path, json: str | Path) -> tuple[SequenceModel, dict[str, Any]]:
+    """Read a model written by :func:`save`, ready to predict (evaluation mode, on the CPU); nothing is unpickled.
+
+    Raises
+    ------
+    InputError if a file is missing, damaged, or the weights do not fit the description.
+    """
+    for path in (weights, json):
+        if not Path(path).is_file():
+            raise InputError(f"{path}: no such file")
+    description = read_json(json)
+    model = build(description["architecture"], description["items"], description["settings"])
+    try:
+        model.load_state_dict(safetensors.torch.load_file(weights))
+    except (safetensors.SafetensorError, RuntimeError) as error:
+        raise InputError(f"{weights}: not the weights that {json} describes ({error}); train the model anew") from None
+    return model.eval(), description

@@ -1,0 +1,160 @@
+"""The one path from inputs to ranks; accuracy, shuffles, last-item hit rates, rescaling and recovery all read it.
+
+The whole catalogue is ranked, never a sample. Each chunk of users is encoded once and only the read-out positions are
+projected; the catalogue is not sorted, ranks are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lastitem.errors import InputError
+from lastitem.models.interface import SequenceModel
+from lastitem.sequences import HeldOut, batches_by_length, pad
+
+#: Upper bounds of one chunk: scores held at once, and padded positions encoded at once.
+MAXIMUM_SCORES = 8_000_000
+MAXIMUM_POSITIONS = 32_768
+NO_RANK = 0
+
+#: Reorders a batch: (items [B, L], length [B], user [B]) → (items [B, L], unchanged [B]).
+Reorder = Callable[[Tensor, Tensor, NDArray[np.int32]], tuple[Tensor, NDArray[np.bool_]]]
+
+
+@dataclass
+class Ranks:
+    """Ranks of each case's target and of its own last items; 1 is the best rank, 0 (:data:`NO_RANK`) means none.
+
+    Attributes
+    ----------
+    target : int32 [n, offsets]: rank of the target at the read-out (offset 0) and moved back by each further offset;
+        0 where the seen filter removed the target or the input is not longer than the offset.
+    last : int32 [n], rank of the last input item, the seen filter off.
+    last_but_one : int32 [n], the same for the item before it; 0 where the input has one item.
+    unchanged : bool [n], whether reordering left the input as it was.
+    lists : int32 [n, K], items by rank, 0 where fewer than K items can be recommended; only if asked for.
+    scores : float32 [n, K], their scores.
+    """
+
+    target: NDArray[np.int32]
+    last: NDArray[np.int32]
+    last_but_one: NDArray[np.int32]
+    unchanged: NDArray[np.bool_]
+    lists: NDArray[np.int32] | None = None
+    scores: NDArray[np.float32] | None = None
+
+
+@torch.inference_mode()
+def rank(
+    model: SequenceModel,
+    cases: HeldOut,
+    *,
+    filter_seen: bool,
+    residual_scale: float = 1.0,
+    offsets: tuple[int, ...] = (0,),
+    reorder: Reorder | None = None,
+    list_length: int = 0,
+    chunk_rows: int = 1024,
+    device: str | torch.device = "cpu",
+) -> Ranks:
+    """Rank the catalogue for every case.
+
+    Equal scores are ordered by item id, so a target is never favoured. ``last`` and ``last_but_one`` always mean
+    the user's own latest items in their true order, also when ``reorder`` shuffles the input.
+
+    Parameters
+    ----------
+    filter_seen : remove the items of the whole history (not only of the part the model sees) from the ranking of
+        the target and from the lists.
+    residual_scale : λ of every attention block.
+    offsets : how far to move the read-out back; the first must be 0.
+    reorder : permutes each truncated input.
+    list_length : K; 0 makes no lists.
+    chunk_rows : most cases in one chunk; results do not depend on it.
+
+    Raises
+    ------
+    InputError if a score is NaN.
+    """
+    model.eval()
+    count = len(cases)
+    target = np.zeros((count, len(offsets)), dtype=np.int32)
+    last, last_but_one = np.zeros(count, dtype=np.int32), np.zeros(count, dtype=np.int32)
+    unchanged = np.ones(count, dtype=bool)
+    lists = np.zeros((count, list_length), dtype=np.int32) if list_length else None
+    list_scores = np.full((count, list_length), np.nan, dtype=np.float32) if list_length else None
+    vectors = model.item_vectors().to(device)
+    keywords = {"residual_scale": residual_scale} if model.has_attention else {}
+    rows = max(1, min(chunk_rows, MAXIMUM_SCORES // max(1, model.items)))
+    for index in batches_by_length(cases, model.input_length, rows, MAXIMUM_POSITIONS):
+        items, length = pad(cases, index, model.input_length)
+        own = [items.gather(1, (length - back).clamp(min=0)[:, None]).squeeze(1) for back in (1, 2)]
+        if reorder is not None:
+            items, unchanged[index] = reorder(items, length, cases.user[index])
+        items, length = items.to(device), length.to(device)
+        hidden = model.encode(items, length, **keywords)
+        wanted = torch.from_numpy(cases.target[index].astype(np.int64)).to(device)
+        at_readout = model.readout(length)
+        everyone = torch.arange(len(index), device=device)
+        for column, offset in enumerate(offsets):
+            scores = hidden[everyone, (at_readout - offset).clamp(min=0)] @ vectors.T
+            if bool(torch.isnan(scores).any()):
+                raise InputError("the model gives NaN scores: its weights are damaged or training diverged; train it anew")
+            if offset == 0:
+                last[index] = _rank_of(scores, own[0].to(device)).cpu()
+                second = _rank_of(scores, own[1].to(device))
+                last_but_one[index] = torch.where(length > 1, second, NO_RANK).cpu()
+            if filter_seen:
+                _remove_seen(scores, cases, index)
+            found = _rank_of(scores, wanted)
+            target[index, column] = torch.where(length > offset, found, NO_RANK).cpu()
+            if offset == 0 and lists is not None and list_scores is not None:
+                lists[index], list_scores[index] = _best(scores, list_length)
+    return Ranks(target, last, last_but_one, unchanged, lists, list_scores)
+
+
+def _rank_of(scores: Tensor, item: Tensor) -> Tensor:
+    """1 + the number of items that come before ``item``; 0 where its own score is −inf (removed)."""
+    own = scores.gather(1, (item - 1)[:, None])
+    ahead = (scores > own).sum(dim=1)
+    tied = scores == own
+    # Ties are rare; where there is none the second comparison over the catalogue is saved.
+    if bool((tied.sum(dim=1) > 1).any()):
+        earlier = torch.arange(1, scores.shape[1] + 1, device=scores.device) < item[:, None]
+        ahead = ahead + (tied & earlier).sum(dim=1)
+    return torch.where(own.squeeze(1) == -torch.inf, NO_RANK, ahead + 1).to(torch.int32)
+
+
+def _remove_seen(scores: Tensor, cases: HeldOut, index: NDArray[np.int64]) -> None:
+    length = cases.end[index] - cases.start[index]
+    row = np.repeat(np.arange(len(index)), length)
+    within = np.arange(len(row)) - np.repeat(np.cumsum(length) - length, length)
+    seen = cases.items[np.repeat(cases.start[index], length) + within].astype(np.int64) - 1
+    scores[torch.from_numpy(row).to(scores.device), torch.from_numpy(seen).to(scores.device)] = -torch.inf
+
+
+def _best(scores: Tensor, count: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """The ``count`` best items of each row by (score descending, id ascending), 0 where none is left."""
+    kept = min(count, scores.shape[1])
+    value, item = scores.topk(kept, dim=1)
+    # topk leaves open which of several items with the last value it takes; only such rows are sorted in full.
+    cut = torch.nonzero((scores >= value[:, -1:]).sum(dim=1) > kept).squeeze(1)
+    if len(cut):
+        full_value, full_item = scores[cut].sort(dim=1, descending=True, stable=True)
+        value[cut], item[cut] = full_value[:, :kept], full_item[:, :kept]
+    by_id = item.argsort(dim=1)
+    item, value = item.gather(1, by_id), value.gather(1, by_id)
+    by_score = value.argsort(dim=1, descending=True, stable=True)
+    item, value = item.gather(1, by_score) + 1, value.gather(1, by_score)
+    available = value > -torch.inf
+    lists = np.zeros((len(scores), count), dtype=np.int32)
+    listed = np.full((len(scores), count), np.nan, dtype=np.float32)
+    lists[:, :kept] = torch.where(available, item, 0).cpu()
+    listed[:, :kept] = torch.where(available, value, torch.nan).cpu()
+    return lists, listed

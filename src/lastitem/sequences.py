@@ -1,0 +1,189 @@
+"""Split parts on disk (Parquet, one row per user) and in memory (flat arrays), and batches of them.
+
+A sequence is a slice of one flat array; nothing is padded until a batch is formed, and then only to the longest
+input of that batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lastitem.errors import InputError
+from lastitem.files import write_aside
+from lastitem.splits import draw_users
+
+PADDING = 0
+
+
+@dataclass
+class Sequences:
+    """Sequences of item codes: sequence i is ``items[start[i]:end[i]]``.
+
+    Attributes
+    ----------
+    items : int32 [events].   start, end : int64 [n].   user : int32 [n], the user a sequence belongs to.
+    """
+
+    items: NDArray[np.int32]
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    user: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.user)
+
+    @property
+    def length(self) -> NDArray[np.int64]:
+        """int64 [n]: number of items of each sequence."""
+        return self.end - self.start
+
+    def select(self, index: NDArray[np.int64]) -> Sequences:
+        """The sequences at ``index``, in that order."""
+        return Sequences(self.items, self.start[index], self.end[index], self.user[index])
+
+
+@dataclass
+class HeldOut(Sequences):
+    """Inputs to predict from: the input of case i is ``items[start[i]:end[i]]``, its target ``target[i]``.
+
+    The input is the user's whole earlier history; models cut it to their own length.
+
+    Attributes
+    ----------
+    target : int32 [n].
+    tied : bool [n], whether the target has the same time as the item before it.
+    """
+
+    target: NDArray[np.int32]
+    tied: NDArray[np.bool_]
+
+    def select(self, index: NDArray[np.int64]) -> HeldOut:
+        """The cases at ``index``, in that order."""
+        chosen = super().select(index)
+        return HeldOut(chosen.items, chosen.start, chosen.end, chosen.user, self.target[index], self.tied[index])
+
+    def sample_users(self, count: int, seed: int) -> HeldOut:
+        """The cases of ``count`` users drawn from (seed, user); all of them, if there are fewer users."""
+        chosen = draw_users(np.unique(self.user), count, seed)
+        return self.select(np.flatnonzero(np.isin(self.user, chosen)))
+
+
+def write_part(
+    path: str | Path,
+    items: NDArray[np.int32],
+    timestamp: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    length: NDArray[np.int64],
+    targets: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
+) -> None:
+    """Write one part of a split: a row per user with lists of items and times.
+
+    Parameters
+    ----------
+    items, timestamp : all events of the log, by user, then time.   offsets : int64 [users + 1].
+    length : int64 [users], how many of each user's events the part holds; users with 0 get no row.
+    targets : (user, position) of what is to be predicted; adds a column ``targets``, the positions of each user's list.
+    """
+    users = np.flatnonzero(length)
+    counts = length[users]
+    inner = np.concatenate(([0], np.cumsum(counts)))
+    flat = np.arange(inner[-1]) - np.repeat(inner[:-1], counts) + np.repeat(offsets[:-1][users], counts)
+    columns = {
+        "user": pa.array(users.astype(np.int32)),
+        "items": pa.ListArray.from_arrays(inner.astype(np.int32), items[flat]),
+        "timestamps": pa.ListArray.from_arrays(inner.astype(np.int32), timestamp[flat]),
+    }
+    if targets is not None:
+        per_user = np.searchsorted(targets[0], np.append(users, len(length)))
+        columns["targets"] = pa.ListArray.from_arrays(per_user.astype(np.int32), targets[1].astype(np.int32))
+    with write_aside(path) as aside:
+        pyarrow.parquet.write_table(pa.table(columns), aside)
+
+
+def read_training(path: str | Path) -> Sequences:
+    """Read a training part written by :func:`write_part`."""
+    table = _read(path, ["user", "items"])
+    items, offsets = _flatten(table["items"])
+    return Sequences(items, offsets[:-1], offsets[1:], table["user"].to_numpy().astype(np.int32))
+
+
+def read_held_out(path: str | Path) -> HeldOut:
+    """Read a validation or test part written by :func:`write_part`; one case per target."""
+    table = _read(path, ["user", "items", "timestamps", "targets"])
+    items, offsets = _flatten(table["items"])
+    timestamps, _ = _flatten(table["timestamps"])
+    positions, target_offsets = _flatten(table["targets"])
+    row = np.repeat(np.arange(table.num_rows), np.diff(target_offsets))
+    start = offsets[:-1][row]
+    at = start + positions
+    return HeldOut(items, start, at, table["user"].to_numpy().astype(np.int32)[row], items[at], timestamps[at] == timestamps[at - 1])
+
+
+def pad(sequences: Sequences, index: NDArray[np.int64], maximum_length: int) -> tuple[Tensor, Tensor]:
+    """Form one right-padded batch of the newest items.
+
+    Parameters
+    ----------
+    index : int64 [B], which sequences.   maximum_length : the newest so many items are kept.
+
+    Returns
+    -------
+    items : int64 [B, L], oldest first, 0 (:data:`PADDING`) after the end; L is the longest kept length of the batch.
+    length : int64 [B].
+    """
+    end = sequences.end[index]
+    length = np.minimum(end - sequences.start[index], maximum_length)
+    step = np.arange(int(length.max(initial=1)))
+    real = step < length[:, None]
+    at = np.where(real, (end - length)[:, None] + step, 0)
+    items = np.where(real, sequences.items[at], PADDING)
+    return torch.from_numpy(items.astype(np.int64)), torch.from_numpy(length)
+
+
+def batches_by_length(sequences: Sequences, maximum_length: int, rows: int, positions: int) -> Iterator[NDArray[np.int64]]:
+    """Group sequences of similar length, so that padding is little and memory is bounded.
+
+    The order is by (kept length, user), so a batch does not depend on the order of the file.
+
+    Yields
+    ------
+    int64 index arrays of at most ``rows`` sequences, and at most ``positions`` padded positions unless a single
+    sequence is longer.
+    """
+    kept = np.minimum(sequences.length, maximum_length)
+    order = np.lexsort((sequences.end - sequences.start, sequences.user, kept))
+    begin = 0
+    while begin < len(order):
+        count = min(rows, len(order) - begin)
+        while count > 1 and count * kept[order[begin + count - 1]] > positions:
+            count = max(1, min(count - 1, positions // int(kept[order[begin + count - 1]])))
+        yield order[begin : begin + count]
+        begin += count
+
+
+def _read(path: str | Path, columns: list[str]) -> pa.Table:
+    try:
+        table = pyarrow.parquet.read_table(path)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except pa.ArrowInvalid as error:
+        raise InputError(f"{path}: not a readable Parquet file ({error}); delete it to have it made anew") from None
+    missing = [column for column in columns if column not in table.column_names]
+    if missing:
+        raise InputError(f"{path}: no column {', '.join(missing)}; found: {', '.join(table.column_names)}")
+    return table
+
+
+def _flatten(column: pa.ChunkedArray) -> tuple[NDArray, NDArray[np.int64]]:
+    lengths = pc.list_value_length(column).to_numpy()
+    return pc.list_flatten(column).to_numpy(), np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)

@@ -1,0 +1,239 @@
+"""Readings of run tables: means over users and seeds with their spread, tidy, one row a fact.
+
+Each summary has the columns of a study (dataset, split, model), those of its conditions, and
+
+``value``      Σ numerator / Σ denominator over all cases and seeds (a mean, a rate or a relative change)
+``ci_low``, ``ci_high``  95 % bootstrap interval over users; a user's cases and seeds stay together
+``sd_seeds``   standard deviation of the value over seeds; empty with one seed
+``seeds``, ``users``, ``cases``  how many stand behind it; cases are those of one seed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from lastitem.metrics import RANK_METRICS, per_user
+from lastitem.rescaling import READOUT_OFFSETS, choose_scale, hits, recoverable, recovery
+from lastitem.runs import RUN_COLUMNS
+from lastitem.statistics import bootstrap_ratio
+
+STUDY_COLUMNS = ["dataset", "split", "model"]
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """How intervals are drawn."""
+
+    resamples: int = 1000
+    seed: int = 0
+
+
+def summarize(frame: pd.DataFrame, conditions: Sequence[str], bootstrap: Bootstrap) -> pd.DataFrame:
+    """Summarize ``numerator`` over ``denominator`` for each study row and condition.
+
+    Parameters
+    ----------
+    frame : a row per run, condition and case: the run's columns, ``conditions``, ``user``, ``numerator``, ``denominator``.
+        A case whose denominator is 0 is out of the measure.
+
+    Returns
+    -------
+    The tidy summary described above, in order of appearance.
+    """
+    summaries = []
+    for study, group in frame.groupby(STUDY_COLUMNS, sort=False):
+        users, user = np.unique(group["user"].to_numpy(), return_inverse=True)
+        condition, keys = pd.factorize(pd.MultiIndex.from_frame(group[list(conditions)]))
+        seed, seeds = pd.factorize(group["seed"])
+        shape = (len(users), len(keys), len(seeds))
+        cell = np.ravel_multi_index((user, condition, seed), shape)
+        numerator, denominator, present = (
+            np.bincount(cell, weights=weights, minlength=int(np.prod(shape))).reshape(shape)
+            for weights in (group["numerator"], group["denominator"], group["denominator"] != 0)
+        )
+        low, high = bootstrap_ratio(numerator.sum(axis=2), denominator.sum(axis=2), resamples=bootstrap.resamples, seed=bootstrap.seed)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            by_seed = numerator.sum(axis=0) / denominator.sum(axis=0)
+            value = numerator.sum(axis=(0, 2)) / denominator.sum(axis=(0, 2))
+        summary = keys.to_frame(index=False).set_axis(list(conditions), axis=1)
+        for place, (column, name) in enumerate(zip(STUDY_COLUMNS, study, strict=True)):
+            summary.insert(place, column, name)
+        summary["value"], summary["ci_low"], summary["ci_high"] = value, low, high
+        summary["sd_seeds"] = by_seed.std(axis=1, ddof=1) if len(seeds) > 1 else np.nan
+        summary["seeds"] = len(seeds)
+        summary["users"] = (present.sum(axis=2) > 0).sum(axis=0)
+        summary["cases"] = (present.sum(axis=(0, 2)) / len(seeds)).round().astype(int)
+        summaries.append(summary)
+    if not summaries:
+        return pd.DataFrame(columns=[*STUDY_COLUMNS, *conditions, "value", "ci_low", "ci_high", "sd_seeds", "seeds", "users", "cases"])
+    return pd.concat(summaries, ignore_index=True)
+
+
+def accuracy(ranks: pd.DataFrame, cutoffs: Sequence[int], bootstrap: Bootstrap) -> pd.DataFrame:
+    """NDCG@K, HR@K and MRR@K (conditions ``metric``, ``cutoff``) from the ranks of test targets."""
+    parts = []
+    for metric in RANK_METRICS:
+        for cutoff in cutoffs:
+            value = per_user(metric, ranks["target_rank"].to_numpy(), cutoff)
+            parts.append(_measured(ranks, value, np.ones(len(ranks)), metric=metric, cutoff=cutoff))
+    return summarize(pd.concat(parts), ["metric", "cutoff"], bootstrap)
+
+
+def last_item_hit_rates(ranks: pd.DataFrame, cutoff: int, bootstrap: Bootstrap, conditions: Sequence[str] = ()) -> pd.DataFrame:
+    """HRLI@K and HRL2I@K (condition ``measure``); users with one input item are out of HRL2I's denominator."""
+    parts = []
+    for measure, column in (("HRLI", "last_rank"), ("HRL2I", "last_but_one_rank")):
+        rank = ranks[column].to_numpy()
+        parts.append(_measured(ranks, hits(rank, cutoff), rank > 0, conditions, measure=measure))
+    return summarize(pd.concat(parts), [*conditions, "measure"], bootstrap)
+
+
+def shuffle_effects(shuffled: pd.DataFrame, metric: str, cutoff: int, bootstrap: Bootstrap) -> pd.DataFrame:
+    """The metric under each order, its relative change against the ordered input, and the share of unchanged inputs.
+
+    Conditions: ``order`` and ``measure`` (``value``; ``change_percent``, paired over users; ``unchanged_percent``).
+    """
+    shuffled = shuffled.assign(metric_value=per_user(metric, shuffled["target_rank"].to_numpy(), cutoff))
+    ordered = shuffled.loc[shuffled["order"] == "ordered", [*RUN_COLUMNS, "case", "metric_value"]]
+    paired = shuffled.merge(ordered, on=[*RUN_COLUMNS, "case"], suffixes=("", "_ordered"), validate="many_to_one")
+    ones = np.ones(len(paired))
+    parts = [
+        _measured(paired, paired["metric_value"], ones, ["order"], measure="value"),
+        _measured(paired, paired["metric_value"], paired["metric_value_ordered"], ["order"], measure="change_percent"),
+        _measured(paired, paired["unchanged"], ones, ["order"], measure="unchanged_percent"),
+    ]
+    # Relative changes keep the users whose ordered value is zero: they may gain from the shuffle.
+    summary = summarize(pd.concat(parts), ["order", "measure"], bootstrap)
+    of_change, of_share = summary["measure"] == "change_percent", summary["measure"] == "unchanged_percent"
+    spread = ["value", "ci_low", "ci_high"]
+    summary.loc[of_change, spread] = 100.0 * (summary.loc[of_change, spread] - 1.0)
+    summary.loc[of_share, spread] *= 100.0
+    summary.loc[of_change | of_share, "sd_seeds"] *= 100.0
+    everyone = summary[summary["measure"] == "value"].set_index([*STUDY_COLUMNS, "order"])[["users", "cases"]]
+    counts = everyone.loc[pd.MultiIndex.from_frame(summary[[*STUDY_COLUMNS, "order"]])]
+    return summary.assign(users=counts["users"].to_numpy(), cases=counts["cases"].to_numpy())
+
+
+def mixing_at_readout(users: pd.DataFrame, bootstrap: Bootstrap, conditions: Sequence[str] = ()) -> pd.DataFrame:
+    """Mean mixing ratio at the read-out position (conditions ``layer``, ``part`` and ``conditions``)."""
+    known = users[users["latest"].notna()]
+    return summarize(
+        _measured(known, known["latest"], np.ones(len(known)), [*conditions, "layer", "part"]), [*conditions, "layer", "part"], bootstrap
+    )
+
+
+def average_maps(maps: pd.DataFrame) -> pd.DataFrame:
+    """Mean over seeds of the attention and AttnResLN maps; ``n`` is the number of users behind a cell."""
+    if maps.empty:
+        return pd.DataFrame(columns=[*STUDY_COLUMNS, "layer", "query", "source", "attention", "norm", "n", "seeds"])
+    cells = maps.groupby([*STUDY_COLUMNS, "layer", "query", "source"], sort=False)
+    return cells.agg(attention=("attention", "mean"), norm=("norm", "mean"), n=("n", "first"), seeds=("seed", "size")).reset_index()
+
+
+def sweep(ranks: pd.DataFrame, cutoff: int, bootstrap: Bootstrap) -> pd.DataFrame:
+    """Along λ on the test part: NDCG, HR, HRLI and HRL2I of the ordered input, NDCG of shuffled ones.
+
+    Conditions: ``residual_scale`` and ``measure`` (``NDCG``, ``HR``, ``HRLI``, ``HRL2I``, ``NDCG partial``, ``NDCG full``).
+    """
+    test = ranks[ranks["part"] == "test"]
+    ordered = test[test["order"] == "ordered"]
+    parts = []
+    for measure, metric, rows in (
+        ("NDCG", "ndcg", ordered),
+        ("HR", "hr", ordered),
+        ("NDCG partial", "ndcg", test[test["order"] == "partial"]),
+        ("NDCG full", "ndcg", test[test["order"] == "full"]),
+    ):
+        value = per_user(metric, rows["target_rank"].to_numpy(), cutoff)
+        parts.append(_measured(rows, value, np.ones(len(rows)), ["residual_scale"], measure=measure))
+    accuracies = summarize(pd.concat(parts), ["residual_scale", "measure"], bootstrap)
+    return pd.concat([accuracies, last_item_hit_rates(ordered, cutoff, bootstrap, ["residual_scale"])], ignore_index=True)
+
+
+def recovery_curves(ranks: pd.DataFrame, cutoff: int) -> pd.DataFrame:
+    """For each run, part and λ: hits, recovery, and what was won and lost against λ = 1.
+
+    Returns
+    -------
+    One row per run, ``part`` (validation, test) and ``residual_scale``: ``cases``, ``hit_rate``, ``ndcg``, ``recoverable`` =
+    |R|, ``recovered`` = |R hit under λ|, ``recovery``, ``hits_won`` and ``hits_lost`` against λ = 1. The four columns of
+    recovery are empty for a model whose earlier positions hold no earlier prediction.
+    """
+    rows = []
+    ordered = ranks[ranks["order"] == "ordered"] if len(ranks) else ranks
+    for run, group in ordered.groupby([*RUN_COLUMNS, "part"], sort=False):
+        at_one = group[group["residual_scale"] == 1.0].sort_values("case")
+        back = at_one[[f"target_rank_back_{offset}" for offset in READOUT_OFFSETS[1:]]].to_numpy()
+        goes_back = bool((back >= 0).all())
+        member = recoverable(np.column_stack([at_one["target_rank"], back]), cutoff) if goes_back else np.zeros(len(at_one), dtype=bool)
+        hit_at_one = hits(at_one["target_rank"].to_numpy(), cutoff)
+        for scale, cases in group.groupby("residual_scale", sort=True):
+            rank = cases.sort_values("case")["target_rank"].to_numpy()
+            hit = hits(rank, cutoff)
+            rows.append(
+                (
+                    *run,
+                    scale,
+                    len(rank),
+                    hit.mean(),
+                    per_user("ndcg", rank, cutoff).mean(),
+                    member.sum() if goes_back else np.nan,
+                    (hit & member).sum() if goes_back else np.nan,
+                    recovery(member, rank, cutoff) if goes_back else np.nan,
+                    (hit & ~hit_at_one).sum(),
+                    (~hit & hit_at_one).sum(),
+                )
+            )
+    names = ["cases", "hit_rate", "ndcg", "recoverable", "recovered", "recovery", "hits_won", "hits_lost"]
+    return pd.DataFrame(rows, columns=[*RUN_COLUMNS, "part", "residual_scale", *names])
+
+
+def chosen_scales(curves: pd.DataFrame, tolerances: Sequence[float]) -> pd.DataFrame:
+    """Choose λ on validation for each tolerance, and read test once for it; beside it the oracle that looks at test.
+
+    Parameters
+    ----------
+    curves : from :func:`recovery_curves`.   tolerances : ε.
+
+    Returns
+    -------
+    One row per run, ``tolerance`` and ``selection`` (``validation`` or ``oracle (test)``): the chosen ``residual_scale``,
+    and on test its row of the curve, with ``hit_rate_at_1`` and ``ndcg_at_1``.
+    """
+    rows = []
+    for run, group in curves[curves["recovery"].notna()].groupby(RUN_COLUMNS, sort=False):
+        parts = {part: table.set_index("residual_scale") for part, table in group.groupby("part")}
+        test = parts["test"]
+        for tolerance in tolerances:
+            for selection, part in (("validation", "validation"), ("oracle (test)", "test")):
+                seen = parts[part]
+                choice = choose_scale(seen["hit_rate"].to_dict(), seen["recovery"].to_dict(), tolerance, int(seen["recoverable"].iloc[0]))
+                at = test.loc[choice.scale]
+                rows.append(
+                    {
+                        **dict(zip(RUN_COLUMNS, run, strict=True)),
+                        "tolerance": tolerance,
+                        "selection": selection,
+                        "residual_scale": choice.scale,
+                        **{name: at[name] for name in ("cases", "recoverable", "recovered", "recovery", "hits_won", "hits_lost")},
+                        "hit_rate": at["hit_rate"],
+                        "hit_rate_at_1": test.loc[1.0, "hit_rate"],
+                        "ndcg": at["ndcg"],
+                        "ndcg_at_1": test.loc[1.0, "ndcg"],
+                        "validation_recoverable": parts["validation"]["recoverable"].iloc[0],
+                    }
+                )
+    return pd.DataFrame(rows)
+
+
+def _measured(
+    frame: pd.DataFrame, numerator: object, denominator: object, conditions: Sequence[str] = (), **constant: object
+) -> pd.DataFrame:
+    kept = frame[[*RUN_COLUMNS, *conditions, "user"]].copy()
+    kept["numerator"] = np.asarray(numerator, dtype=np.float64)
+    kept["denominator"] = np.asarray(denominator, dtype=np.float64)
+    return kept.assign(**constant)

@@ -1,0 +1,260 @@
+"""Tables 1 to 4: a tidy CSV for machines, and the same facts laid out for readers in Markdown and LaTeX."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from lastitem.files import write_aside
+from lastitem.runs import RUN_COLUMNS
+from lastitem.summaries import STUDY_COLUMNS
+
+NOT_APPLICABLE = "n/a"
+STATISTICS = ("users", "items", "interactions", "avg_length", "density_percent", "days", "tied_transitions_percent", "tied_targets_percent")
+
+
+@dataclass
+class Table:
+    """One table: ``facts`` go into the CSV, ``layout`` (text cells) and ``caption`` into Markdown and LaTeX.
+
+    ``best`` marks cells of the layout to print bold: column → row positions.
+    """
+
+    facts: pd.DataFrame
+    layout: pd.DataFrame
+    caption: str
+    best: Mapping[str, Sequence[int]]
+
+
+def write_csv(facts: pd.DataFrame, path: str | Path) -> None:
+    """Write a tidy CSV: UTF-8, numbers with ten significant digits, empty where there is no value."""
+    with write_aside(path) as aside:
+        facts.to_csv(aside, index=False, float_format="%.10g", lineterminator="\n")
+
+
+def write(table: Table, csv: str | Path, markdown: str | Path, latex: str | Path) -> None:
+    """Write a table in its three forms. The LaTeX needs the package booktabs."""
+    write_csv(table.facts, csv)
+    bold = table.layout.copy()
+    for column, rows in table.best.items():
+        place = bold.columns.get_loc(column)
+        for row in rows:
+            bold.iat[row, place] = f"**{bold.iat[row, place]}**"
+    with write_aside(markdown) as aside:
+        body = bold.to_markdown(index=False, disable_numparse=True, colalign=["left"] * bold.shape[1])
+        aside.write_text(f"{table.caption}\n\n{body}\n", encoding="utf-8")
+
+    def weight(column: pd.Series) -> list[str]:
+        rows = table.best.get(column.name, ())
+        return ["font-weight: bold;" if row in rows else "" for row in range(len(column))]
+
+    style = table.layout.style.hide(axis="index").format(escape="latex").format_index(escape="latex", axis=1).apply(weight)
+    text = style.to_latex(hrules=True, convert_css=True, caption=_latex(table.caption), position="htbp", position_float="centering")
+    with write_aside(latex) as aside:
+        aside.write_text(text, encoding="utf-8")
+
+
+def table1(statistics: Sequence[Mapping[str, Any]], published: pd.DataFrame) -> Table:
+    """Dataset statistics after filtering, the paper's row below ours where it has one."""
+    rows = []
+    for counts in statistics:
+        rows.append({"dataset": counts["dataset"], "source": "measured", "ties": counts["ties"], **counts["core"]})
+        for row in published[published["dataset"] == counts["dataset"]].to_dict("records"):
+            rows.append({**row, "source": "paper"})
+    facts = pd.DataFrame(rows, columns=["dataset", "source", "ties", *STATISTICS])
+    minimum = sorted({counts["minimum_events"] for counts in statistics})
+    formats = {
+        "users": "{:,.0f}", "items": "{:,.0f}", "interactions": "{:,.0f}", "avg_length": "{:.1f}", "density_percent": "{:.2f}",
+        "days": "{:,.0f}", "tied_transitions_percent": "{:.1f}", "tied_targets_percent": "{:.1f}",
+    }  # fmt: skip
+    layout = facts.copy()
+    for column, form in formats.items():
+        layout[column] = [_cell(form, value) for value in facts[column]]
+    layout["ties"] = layout["ties"].fillna("")
+    layout.columns = [
+        "Dataset", "Source", "Tie order", "Users", "Items", "Interactions", "Avg. length", "Density %", "Days",
+        "Tied transitions %", "Tied targets %",
+    ]  # fmt: skip
+    caption = (
+        f"Table 1. Statistics after {'/'.join(map(str, minimum))}-core filtering and removal of consecutive repeats. Tied "
+        "transitions: share of consecutive events of a user with equal time; tied targets: share of users whose last event has the "
+        "time of the one before. Where it is high, the order of a history is partly an artefact of the file."
+    )
+    return Table(facts, layout, caption, {})
+
+
+def table2(accuracy: pd.DataFrame, evaluations: Sequence[Mapping[str, Any]], cutoff: int) -> Table:
+    """Accuracy per dataset and model: mean ± sd over seeds, with n."""
+    counts = pd.DataFrame(evaluations)
+    keys = [*STUDY_COLUMNS]
+    covered = counts.drop(columns="coverage").merge(
+        pd.DataFrame(
+            [
+                {**{key: entry[key] for key in RUN_COLUMNS}, "cutoff": int(k), "covered": v}
+                for entry in evaluations
+                for k, v in entry["coverage"].items()
+            ]
+        ),
+        on=RUN_COLUMNS,
+    )
+    coverage = covered.groupby([*keys, "cutoff"], sort=False).agg(
+        value=("covered", "mean"), sd_seeds=("covered", "std"), seeds=("seed", "size"), users=("users", "first"), cases=("targets", "first")
+    )
+    facts = pd.concat([accuracy, coverage.reset_index().assign(metric="coverage")], ignore_index=True)
+    per_study = counts.groupby(keys, sort=False)[["cold_targets", "targets_lost_to_filter", "filter_seen"]].first().reset_index()
+    facts = facts.merge(per_study, on=keys)
+
+    headline = facts[facts["cutoff"] == cutoff]
+    labels = {"ndcg": f"NDCG@{cutoff}", "hr": f"HR@{cutoff}", "mrr": f"MRR@{cutoff}", "coverage": f"Coverage@{cutoff}"}
+    layout_rows = []
+    for study, group in headline.groupby(keys, sort=False):
+        by_metric = group.set_index("metric")
+        first = by_metric.iloc[0]
+        row = {"Dataset": study[0], "Split": study[1], "Model": study[2]}
+        row |= {label: _spread(by_metric.loc[metric]) for metric, label in labels.items()}
+        low, high = by_metric.loc["ndcg", ["ci_low", "ci_high"]]
+        row[f"NDCG@{cutoff} 95 % interval"] = f"[{low:.4f}, {high:.4f}]"
+        row |= {"Users": f"{first['users']:,}", "Targets": f"{first['cases']:,}", "Seeds": str(first["seeds"])}
+        row |= {"Cold": f"{first['cold_targets']:,}", "Lost to filter": f"{first['targets_lost_to_filter']:,}"}
+        layout_rows.append(row)
+    layout = pd.DataFrame(layout_rows)
+    best: dict[str, list[int]] = {label: [] for label in labels.values()}
+    for _, rows in layout.groupby(["Dataset", "Split"], sort=False):
+        for label in labels.values():
+            values = [float(layout.at[row, label].split()[0]) for row in rows.index]
+            best[label] += [row for row, value in zip(rows.index, values, strict=True) if value == max(values)]
+    caption = (
+        f"Table 2. Accuracy on the test part, full-catalogue ranking; seen items left out: {_seen(per_study)}. Mean over seeds, ± standard "
+        "deviation where there are several; the interval is a bootstrap over users. Cold: targets that never occur in training. Lost to "
+        "filter: targets already in the user's history, which the seen filter makes impossible to hit; they count as misses. Best in bold."
+    )
+    return Table(facts, layout, caption, best)
+
+
+def table3(mixing: pd.DataFrame, readout: pd.DataFrame) -> Table:
+    """Mixing ratios of Attn, AttnRes and AttnResLN per dataset, layer and model.
+
+    Parameters
+    ----------
+    mixing : rows of mixing.parquet.   readout : :func:`lastitem.summaries.mixing_at_readout` of the users' ratios.
+    """
+    keys = [*STUDY_COLUMNS, "layer", "part", "positions"]
+    rows = [
+        {
+            **dict(zip(keys, key, strict=True)),
+            "mean": group["mean"].mean(),
+            "median": group["median"].mean(),
+            "sd": group["sd"].mean(),
+            "n": group["n"].iloc[0],
+            "sd_seeds": group["mean"].std(),
+            "seeds": len(group),
+            "single_item_inputs": group["single_item_inputs"].iloc[0],
+            "note": "",
+        }
+        for key, group in (mixing.groupby(keys, sort=False) if len(mixing) else ())
+    ]
+    facts = pd.DataFrame(rows, columns=[*keys, "mean", "median", "sd", "n", "sd_seeds", "seeds", "single_item_inputs", "note"])
+    intervals = readout.assign(positions="latest")[[*keys, "ci_low", "ci_high"]]
+    facts = facts.merge(intervals, on=keys, how="left")
+    missing = pd.DataFrame(
+        sorted({(*entry[:3], f"{NOT_APPLICABLE}: {entry[4]}") for entry in mixing.attrs["not_applicable"]}),
+        columns=[*STUDY_COLUMNS, "note"],
+    )
+    facts = pd.concat([facts, missing], ignore_index=True) if len(missing) else facts
+
+    layout_rows = []
+    for key, group in facts[facts["note"] == ""].groupby([*STUDY_COLUMNS, "positions", "layer"], sort=False):
+        row = dict(zip(["Dataset", "Split", "Model", "Positions", "Layer"], [*key[:4], str(int(key[4]))], strict=True))
+        for part, ratio in group.set_index("part").iterrows():
+            row[str(part)] = _spread(ratio.rename({"mean": "value"}), digits=3)
+            row[f"{part} median"] = f"{ratio['median']:.3f}"
+        row |= {"n": f"{int(group['n'].iloc[0]):,}", "Seeds": str(int(group["seeds"].iloc[0]))}
+        layout_rows.append(row)
+    for entry in missing.to_dict("records"):
+        layout_rows.append({"Dataset": entry["dataset"], "Split": entry["split"], "Model": entry["model"], "Positions": entry["note"]})
+    layout = pd.DataFrame(layout_rows).fillna(NOT_APPLICABLE)
+    caption = (
+        "Table 3. Mixing ratio of each attention block on the test part: the share of a position's vector that comes from other positions, "
+        "for the attention output alone (Attn), with the residual (AttnRes), and with residual and layer normalization (AttnResLN). "
+        "0: the position keeps only itself; 1: only others. latest: the position the prediction is read from (n users); all: every real "
+        "position (n positions). Mean over seeds, ± standard deviation where there are several. Inputs with one item are left out "
+        f"({_counts(facts.get('single_item_inputs'))})."
+    )
+    return Table(facts, layout, caption, {})
+
+
+def table4(choices: pd.DataFrame, not_applicable: Sequence[tuple], tolerance: float, cutoff: int) -> Table:
+    """Recovery and chosen λ, one row per run: what validation chose and, labelled as such, what test would have chosen."""
+    facts = choices.assign(note="")
+    missing = pd.DataFrame([(*entry[:4], f"{NOT_APPLICABLE}: {entry[4]}") for entry in not_applicable], columns=[*RUN_COLUMNS, "note"])
+    facts = pd.concat([facts, missing], ignore_index=True) if len(missing) else facts
+    layout_rows = []
+    for row in choices[choices["tolerance"] == tolerance].to_dict("records") if len(choices) else ():
+        layout_rows.append(
+            {
+                "Dataset": row["dataset"],
+                "Split": row["split"],
+                "Model": row["model"],
+                "Seed": str(row["seed"]),
+                "Chosen on": row["selection"],
+                "λ": f"{row['residual_scale']:g}",
+                "n": f"{row['cases']:,.0f}",
+                "|R|": f"{row['recoverable']:,.0f}",
+                "Recovered": f"{row['recovered']:,.0f}",
+                "Recovery": f"{row['recovery']:.3f}",
+                "Hits lost": f"{row['hits_lost']:,.0f}",
+                "Hits won": f"{row['hits_won']:,.0f}",
+                f"HR@{cutoff} at λ": f"{row['hit_rate']:.4f}",
+                f"HR@{cutoff} at 1": f"{row['hit_rate_at_1']:.4f}",
+                f"NDCG@{cutoff} at λ": f"{row['ndcg']:.4f}",
+                f"NDCG@{cutoff} at 1": f"{row['ndcg_at_1']:.4f}",
+            }
+        )
+    for entry in missing.to_dict("records"):
+        layout_rows.append(
+            {
+                "Dataset": entry["dataset"],
+                "Split": entry["split"],
+                "Model": entry["model"],
+                "Seed": str(entry["seed"]),
+                "Chosen on": entry["note"],
+            }
+        )
+    layout = pd.DataFrame(layout_rows).fillna(NOT_APPLICABLE)
+    caption = (
+        f"Table 4. Recovery on the test part at the residual scale λ chosen on validation (largest recovery that keeps "
+        f"{100 * (1 - tolerance):g} % of the validation HR@{cutoff}), one row per trained model (seed). R: users missed at the "
+        "last position but hit when the read-out is moved back by one to three positions, at λ = 1. Recovery: share of R that is hit "
+        "under λ. Hits lost and won: against λ = 1, over all n users. The oracle chooses λ on the test part itself: a bound, not a result."
+    )
+    return Table(facts, layout, caption, {})
+
+
+def _cell(form: str, value: float) -> str:
+    return NOT_APPLICABLE if pd.isna(value) else form.format(value)
+
+
+def _spread(row: pd.Series, digits: int = 4) -> str:
+    spread = "" if pd.isna(row["sd_seeds"]) else f" ± {row['sd_seeds']:.{digits}f}"
+    return f"{row['value']:.{digits}f}{spread}"
+
+
+def _seen(per_study: pd.DataFrame) -> str:
+    on = sorted(set(per_study.loc[per_study["filter_seen"].astype(bool), "dataset"]))
+    off = sorted(set(per_study.loc[~per_study["filter_seen"].astype(bool), "dataset"]))
+    return "; ".join(f"{word} for {', '.join(names)}" for word, names in (("yes", on), ("no", off)) if names)
+
+
+def _counts(column: pd.Series | None) -> str:
+    known = sorted(set(column.dropna().astype(int))) if column is not None else []
+    return f"{', '.join(f'{count:,}' for count in known)} inputs" if known else "none"
+
+
+def _latex(text: str) -> str:
+    for character, replacement in (("\\", r"\textbackslash{}"), ("%", r"\%"), ("_", r"\_"), ("&", r"\&"), ("#", r"\#")):
+        text = text.replace(character, replacement)
+    return text

@@ -1,0 +1,248 @@
+"""Training: batches without padding work, early stopping on validation, the best state kept.
+
+Read :func:`train` first; everything above it serves it.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lastitem.errors import InputError
+from lastitem.losses import LOSSES, binary_cross_entropy, draw_negatives, softmax_cross_entropy
+from lastitem.metrics import per_user
+from lastitem.models.bert4rec import BERT4Rec
+from lastitem.models.interface import SequenceModel
+from lastitem.models.popularity import Popularity
+from lastitem.ranking import rank
+from lastitem.sequences import PADDING, HeldOut, Sequences, pad
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """How to train.
+
+    Attributes
+    ----------
+    batch_size : sequences per update.   learning_rate : of Adam.
+    loss : ``softmax`` (cross-entropy over the whole catalogue) or ``bce`` (one uniform negative).
+    maximum_epochs : passes over the training sequences at most.
+    patience : rounds without a better validation NDCG before training stops.
+    round_updates : a round ends with the first epoch that completes so many updates, so that a small log is not
+        stopped after a few dozen of them.
+    validation_users : at most so many users, fixed by the seed, are ranked after each round.
+    validation_cutoff : K of the validation NDCG@K.
+    length_groups : each batch is computed in so many groups of similar length; changes the speed, not the gradient.
+    """
+
+    batch_size: int = 128
+    learning_rate: float = 1e-3
+    loss: str = "softmax"
+    maximum_epochs: int = 500
+    patience: int = 10
+    round_updates: int = 40
+    validation_users: int = 1024
+    validation_cutoff: int = 10
+    length_groups: int = 4
+
+    @classmethod
+    def from_mapping(cls, settings: Mapping[str, Any]) -> TrainingSettings:
+        """Check names and values; :class:`InputError` names what is wrong and what is allowed."""
+        names = [field.name for field in fields(cls)]
+        unknown = [name for name in settings if name not in names]
+        if unknown:
+            raise InputError(f"training: no setting {', '.join(unknown)}; allowed: {', '.join(names)}")
+        made = cls(**settings)
+        if made.loss not in LOSSES:
+            raise InputError(f"loss: {made.loss!r} is not known; allowed: {', '.join(LOSSES)}")
+        return made
+
+
+@dataclass
+class Round:
+    """One line of the learning curve: the mean training loss per label since the last round, and validation."""
+
+    epoch: int
+    updates: int
+    loss: float
+    validation_ndcg: float
+    best: bool
+
+
+@dataclass
+class Batch:
+    """A padded group: what the model reads, where it is asked, and the answers (with negatives for BCE)."""
+
+    items: Tensor
+    length: Tensor
+    labelled: Tensor
+    label: Tensor
+    negative: Tensor | None
+
+
+def next_item_batch(sequences: Sequences, index: NDArray[np.int64], maximum_length: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The newest ``maximum_length`` + 1 items: all but the last are read, all but the first are labels.
+
+    Returns
+    -------
+    items, length, labelled (bool [B, L]), label (int64 [B, L], 0 where not labelled).
+    """
+    items, length = pad(sequences, index, maximum_length + 1)
+    label = items[:, 1:]
+    return items[:, :-1] * (label != PADDING), length - 1, label != PADDING, label
+
+
+def cloze_batch(
+    sequences: Sequences, index: NDArray[np.int64], model: BERT4Rec, generator: torch.Generator
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Each item is replaced by the mask with the model's probability; a sequence with none masked has its last masked.
+
+    Returns
+    -------
+    items, length, labelled, label as :func:`next_item_batch`; the labels are the items under the masks.
+    """
+    items, length = pad(sequences, index, model.maximum_length)
+    real = items != PADDING
+    masked = (torch.rand(items.shape, generator=generator) < model.mask_probability) & real
+    last = torch.arange(items.shape[1]) == (length - 1)[:, None]
+    masked |= last & ~masked.any(dim=1, keepdim=True)
+    return items.masked_fill(masked, model.mask), length, masked, items.masked_fill(~masked, PADDING)
+
+
+def make_batch(model: SequenceModel, sequences: Sequences, index: NDArray[np.int64], loss: str, generator: torch.Generator) -> Batch:
+    """Form one group for the model's objective; on the CPU, moved to the device by the caller."""
+    if isinstance(model, BERT4Rec):
+        items, length, labelled, label = cloze_batch(sequences, index, model, generator)
+    else:
+        items, length, labelled, label = next_item_batch(sequences, index, model.maximum_length)
+    negative = None
+    if loss == "bce":
+        seen, _ = pad(sequences, index, model.maximum_length + 1)
+        negative = draw_negatives(seen, label, model.items, generator)[labelled]
+    return Batch(items, length, labelled, label[labelled], negative)
+
+
+def loss_of(model: SequenceModel, batch: Batch, loss: str) -> Tensor:
+    """Sum of the loss over the labelled positions; only those are projected onto the catalogue."""
+    encode = model.restore if isinstance(model, BERT4Rec) else model.encode
+    hidden = encode(batch.items, batch.length)[batch.labelled]
+    if loss == "bce":
+        assert batch.negative is not None
+        return binary_cross_entropy(hidden, model.item_vectors(), batch.label, batch.negative)
+    return softmax_cross_entropy(hidden, model.item_vectors(), batch.label)
+
+
+def update(
+    model: SequenceModel,
+    optimizer: torch.optim.Optimizer,
+    sequences: Sequences,
+    index: NDArray[np.int64],
+    settings: TrainingSettings,
+    generator: torch.Generator,
+    device: str,
+) -> tuple[float, int]:
+    """One optimizer step on the sequences at ``index``; returns the summed loss and the number of labels.
+
+    The batch is cut into groups of similar length whose gradients add up to that of the whole batch.
+    """
+    by_length = index[np.argsort(sequences.length[index], kind="stable")]
+    groups = np.array_split(by_length, min(settings.length_groups, len(by_length)))
+    batches = [make_batch(model, sequences, group, settings.loss, generator) for group in groups]
+    labels = sum(len(batch.label) for batch in batches)
+    optimizer.zero_grad(set_to_none=True)
+    total = 0.0
+    for batch in batches:
+        moved = Batch(*(None if part is None else part.to(device) for part in vars(batch).values()))
+        loss = loss_of(model, moved, settings.loss)
+        (loss / labels).backward()
+        total += loss.item()
+    optimizer.step()
+    return total, labels
+
+
+def validation_ndcg(model: SequenceModel, validation: HeldOut, filter_seen: bool, cutoff: int, device: str) -> float:
+    """Mean NDCG@cutoff over the validation cases, by the ranking path that the test uses."""
+    ranks = rank(model, validation, filter_seen=filter_seen, device=device)
+    return float(per_user("ndcg", ranks.target[:, 0], cutoff).mean())
+
+
+def train(
+    model: SequenceModel,
+    sequences: Sequences,
+    validation: HeldOut,
+    settings: TrainingSettings,
+    *,
+    filter_seen: bool,
+    seed: int,
+    device: str = "cpu",
+    report: Callable[[Round, float], None] = lambda line, seconds: None,
+) -> list[Round]:
+    """Train ``model`` in place and leave it in its best state.
+
+    A state is better only if its validation NDCG is higher: of equal states the first is kept. Test data is not an
+    argument. The same seed, data and machine give the same weights.
+
+    Parameters
+    ----------
+    report : called after each round with its line and the seconds since the start.
+
+    Returns
+    -------
+    The learning curve, one :class:`Round` per validation.
+
+    Raises
+    ------
+    InputError if there is nothing to train or validate on, or if the loss is not finite.
+    """
+    usable = sequences.select(np.flatnonzero(sequences.length >= 2))
+    if not len(usable):
+        raise InputError("no training sequence has two items; use a larger log or another split")
+    if isinstance(model, Popularity):
+        every = np.concatenate([sequences.items[a:b] for a, b in zip(sequences.start, sequences.end, strict=True)])
+        model.counts += torch.from_numpy(np.bincount(every, minlength=model.items + 1)[1:])
+        return []
+    validation = validation.sample_users(settings.validation_users, seed)
+    if not len(validation):
+        raise InputError("the validation part holds no target; early stopping needs one")
+
+    model.to(device)
+    generator = torch.Generator().manual_seed(seed)
+    optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, fused=True)
+    updates_per_epoch = -(-len(usable) // settings.batch_size)
+    epochs_per_round = -(-settings.round_updates // updates_per_epoch)
+    curve: list[Round] = []
+    best, best_round, best_state = -1.0, 0, copy.deepcopy(model.state_dict())
+    start, updates, loss, labels = time.monotonic(), 0, 0.0, 0
+    for epoch in range(1, settings.maximum_epochs + 1):
+        model.train()
+        order = torch.randperm(len(usable), generator=generator).numpy()
+        for first in range(0, len(order), settings.batch_size):
+            index = order[first : first + settings.batch_size]
+            batch_loss, batch_labels = update(model, optimizer, usable, index, settings, generator, device)
+            updates, loss, labels = updates + 1, loss + batch_loss, labels + batch_labels
+            if not np.isfinite(batch_loss):
+                raise InputError(
+                    f"the training loss is {batch_loss} at update {updates} (epoch {epoch}): lower learning_rate "
+                    f"(now {settings.learning_rate}); nothing was saved"
+                )
+        if epoch % epochs_per_round and epoch != settings.maximum_epochs:
+            continue
+        ndcg = validation_ndcg(model, validation, filter_seen, settings.validation_cutoff, device)
+        if ndcg > best:
+            best, best_round, best_state = ndcg, len(curve), copy.deepcopy(model.state_dict())
+        curve.append(Round(epoch, updates, loss / labels, ndcg, best_round == len(curve)))
+        report(curve[-1], time.monotonic() - start)
+        loss, labels = 0.0, 0
+        if len(curve) - 1 - best_round >= settings.patience:
+            break
+    model.load_state_dict(best_state)
+    model.eval()
+    return curve

@@ -1,0 +1,83 @@
+"""Make one of the tables from the results of single runs: CSV (tidy), Markdown and LaTeX."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+
+import pandas as pd
+
+from lastitem import tables
+from lastitem.errors import run
+from lastitem.files import read_json
+from lastitem.runs import read_run_tables
+from lastitem.summaries import Bootstrap, accuracy, chosen_scales, mixing_at_readout, recovery_curves
+
+
+def make_table1(arguments: argparse.Namespace) -> tables.Table:
+    """Dataset statistics."""
+    return tables.table1([read_json(path) for path in arguments.statistics], pd.read_csv(arguments.published))
+
+
+def make_table2(arguments: argparse.Namespace) -> tables.Table:
+    """Accuracy."""
+    found = accuracy(read_run_tables(arguments.ranks), arguments.cutoffs, Bootstrap(arguments.resamples, arguments.bootstrap_seed))
+    return tables.table2(found, [read_json(path) for path in arguments.evaluations], arguments.headline_cutoff)
+
+
+def make_table3(arguments: argparse.Namespace) -> tables.Table:
+    """Mixing ratios."""
+    users = read_run_tables(arguments.mixing_users)
+    readout = mixing_at_readout(users, Bootstrap(arguments.resamples, arguments.bootstrap_seed))
+    return tables.table3(read_run_tables(arguments.mixing), readout)
+
+
+def make_table4(arguments: argparse.Namespace) -> tables.Table:
+    """Recovery and chosen λ."""
+    ranks = read_run_tables(arguments.rescale)
+    curves = recovery_curves(ranks, arguments.headline_cutoff)
+    not_applicable = list(ranks.attrs["not_applicable"])
+    for name in curves.loc[curves["recovery"].isna(), tables.RUN_COLUMNS].drop_duplicates().itertuples(index=False):
+        not_applicable.append((*name, "its earlier positions hold no earlier prediction"))
+    choices = chosen_scales(curves, arguments.tolerances)
+    return tables.table4(choices, not_applicable, arguments.headline_tolerance, arguments.headline_cutoff)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Parse arguments, make the table, write its three files."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    commands = parser.add_subparsers(dest="table", required=True)
+    makers: dict[str, Callable[[argparse.Namespace], tables.Table]] = {
+        "table1": make_table1, "table2": make_table2, "table3": make_table3, "table4": make_table4,
+    }  # fmt: skip
+    for name, maker in makers.items():
+        command = commands.add_parser(name, help=maker.__doc__, description=maker.__doc__)
+        command.set_defaults(maker=maker)
+        command.add_argument("--csv", required=True, help="output")
+        command.add_argument("--markdown", required=True, help="output")
+        command.add_argument("--latex", required=True, help="output")
+        if name == "table1":
+            command.add_argument("--statistics", required=True, nargs="+", help="statistics.json of each dataset")
+            command.add_argument("--published", required=True, help="CSV of the paper's Table 1")
+        if name == "table2":
+            command.add_argument("--ranks", required=True, nargs="+", help="ranks.parquet of each run")
+            command.add_argument("--evaluations", required=True, nargs="+", help="evaluation.json of each run")
+            command.add_argument("--cutoffs", required=True, nargs="+", type=int)
+        if name == "table3":
+            command.add_argument("--mixing", required=True, nargs="+", help="mixing.parquet of each run")
+            command.add_argument("--mixing-users", required=True, nargs="+", help="mixing_users.parquet of each run")
+        if name == "table4":
+            command.add_argument("--rescale", required=True, nargs="+", help="rescale.parquet of each run")
+            command.add_argument("--tolerances", required=True, nargs="+", type=float)
+            command.add_argument("--headline-tolerance", required=True, type=float)
+        if name in ("table2", "table4"):
+            command.add_argument("--headline-cutoff", required=True, type=int)
+        if name in ("table2", "table3"):
+            command.add_argument("--resamples", required=True, type=int, help="bootstrap samples")
+            command.add_argument("--bootstrap-seed", required=True, type=int)
+    arguments = parser.parse_args(argv)
+    tables.write(arguments.maker(arguments), arguments.csv, arguments.markdown, arguments.latex)
+
+
+if __name__ == "__main__":
+    run(main)

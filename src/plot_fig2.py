@@ -1,0 +1,33 @@
+"""Figure 2: how often the user's last and last-but-one item stand in their own list."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from lastitem import figures, tables
+from lastitem.errors import run
+from lastitem.runs import read_run_tables
+from lastitem.summaries import Bootstrap, last_item_hit_rates
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Parse arguments, summarize, draw, write the figure and the numbers behind it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ranks", required=True, nargs="+", help="ranks.parquet of each run")
+    parser.add_argument("--cutoff", required=True, type=int, help="K")
+    parser.add_argument("--resamples", required=True, type=int, help="bootstrap samples")
+    parser.add_argument("--bootstrap-seed", required=True, type=int)
+    parser.add_argument("--pdf", required=True, help="output")
+    parser.add_argument("--png", required=True, help="output")
+    parser.add_argument("--csv", required=True, help="output: the numbers behind the figure")
+    arguments = parser.parse_args(argv)
+
+    bootstrap = Bootstrap(arguments.resamples, arguments.bootstrap_seed)
+    rates = last_item_hit_rates(read_run_tables(arguments.ranks), arguments.cutoff, bootstrap)
+    tables.write_csv(rates, arguments.csv)
+    figures.save(figures.fig2(rates, arguments.cutoff), arguments.pdf, arguments.png)
+
+
+if __name__ == "__main__":
+    run(main)

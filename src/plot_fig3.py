@@ -1,0 +1,29 @@
+"""Figure 3: attention map beside AttnResLN map over the newest positions."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from lastitem import figures, tables
+from lastitem.errors import run
+from lastitem.runs import read_run_tables
+from lastitem.summaries import average_maps
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Parse arguments, summarize, draw, write the figure and the numbers behind it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--maps", required=True, nargs="+", help="maps.parquet of each run")
+    parser.add_argument("--pdf", required=True, help="output")
+    parser.add_argument("--png", required=True, help="output")
+    parser.add_argument("--csv", required=True, help="output: the numbers behind the figure")
+    arguments = parser.parse_args(argv)
+
+    maps = average_maps(read_run_tables(arguments.maps))
+    tables.write_csv(maps, arguments.csv)
+    figures.save(figures.fig3(maps), arguments.pdf, arguments.png)
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,33 @@
+"""Figure 5: last-item hit rate against accuracy along the residual scale."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from lastitem import figures, tables
+from lastitem.errors import run
+from lastitem.runs import read_run_tables
+from lastitem.summaries import Bootstrap, sweep
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Parse arguments, summarize, draw, write the figure and the numbers behind it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rescale", required=True, nargs="+", help="rescale.parquet of each run")
+    parser.add_argument("--cutoff", required=True, type=int, help="K")
+    parser.add_argument("--resamples", required=True, type=int, help="bootstrap samples")
+    parser.add_argument("--bootstrap-seed", required=True, type=int)
+    parser.add_argument("--pdf", required=True, help="output")
+    parser.add_argument("--png", required=True, help="output")
+    parser.add_argument("--csv", required=True, help="output: the numbers behind the figure")
+    arguments = parser.parse_args(argv)
+
+    bootstrap = Bootstrap(arguments.resamples, arguments.bootstrap_seed)
+    curves = sweep(read_run_tables(arguments.rescale), arguments.cutoff, bootstrap)
+    tables.write_csv(curves, arguments.csv)
+    figures.save(figures.fig5(curves, arguments.cutoff), arguments.pdf, arguments.png)
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,36 @@
+"""Figure 6: the residual scale chosen on validation, the oracle, and the tolerance ε."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+import pandas as pd
+
+from lastitem import figures, tables
+from lastitem.errors import run
+from lastitem.runs import read_run_tables
+from lastitem.summaries import chosen_scales, recovery_curves
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Parse arguments, summarize, draw, write the figure and the numbers behind it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rescale", required=True, nargs="+", help="rescale.parquet of each run")
+    parser.add_argument("--cutoff", required=True, type=int, help="K")
+    parser.add_argument("--tolerances", required=True, nargs="+", type=float, help="ε")
+    parser.add_argument("--headline-tolerance", required=True, type=float, help="the ε of the panels on the left")
+    parser.add_argument("--pdf", required=True, help="output")
+    parser.add_argument("--png", required=True, help="output")
+    parser.add_argument("--csv", required=True, help="output: the numbers behind the figure")
+    arguments = parser.parse_args(argv)
+
+    curves = recovery_curves(read_run_tables(arguments.rescale), arguments.cutoff)
+    choices = chosen_scales(curves, arguments.tolerances)
+    along = curves[(curves["part"] == "test") & curves["recovery"].notna()].assign(selection="along λ (test)")
+    tables.write_csv(pd.concat([along, choices], ignore_index=True), arguments.csv)
+    figures.save(figures.fig6(curves, choices, arguments.headline_tolerance, arguments.cutoff), arguments.pdf, arguments.png)
+
+
+if __name__ == "__main__":
+    run(main)

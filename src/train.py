@@ -1,0 +1,86 @@
+"""Train one recommender on one split with one seed; early stopping on validation, the best state kept."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import pandas as pd
+import pyarrow.parquet
+import torch
+from tqdm import tqdm
+
+from lastitem import __version__
+from lastitem.errors import run
+from lastitem.files import write_aside
+from lastitem.models.registry import ARCHITECTURES, build, save
+from lastitem.runs import Run
+from lastitem.sequences import read_held_out, read_training
+from lastitem.training import Round, TrainingSettings, train
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Parse arguments, train, write the model and its learning curve."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    Run.add_arguments(parser)
+    parser.add_argument("--train", required=True, help="training part (Parquet)")
+    parser.add_argument("--validation", required=True, help="validation part (Parquet)")
+    parser.add_argument("--items", required=True, help="item map (Parquet); its length is the size of the catalogue")
+    parser.add_argument("--architecture", required=True, choices=list(ARCHITECTURES))
+    parser.add_argument("--settings", type=json.loads, default={}, help="JSON: settings of the architecture")
+    parser.add_argument("--training", type=json.loads, default={}, help="JSON: settings of the training")
+    parser.add_argument("--filter-seen", required=True, choices=("true", "false"), help="in the validation ranking")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, …")
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="CPU threads")
+    parser.add_argument("--weights", required=True, help="output (safetensors)")
+    parser.add_argument("--description", required=True, help="output: architecture, settings, best round (JSON)")
+    parser.add_argument("--curve", required=True, help="output: loss and validation NDCG per round (CSV)")
+    arguments = parser.parse_args(argv)
+
+    this = Run.from_arguments(arguments)
+    torch.set_num_threads(arguments.threads)
+    torch.use_deterministic_algorithms(True)
+    torch.manual_seed(this.seed)
+    settings = TrainingSettings.from_mapping(arguments.training)
+    items = pyarrow.parquet.read_metadata(arguments.items).num_rows
+    model = build(arguments.architecture, items, arguments.settings)
+    name = f"{this.dataset} {this.split} {this.model} seed={this.seed}"
+    with tqdm(total=settings.maximum_epochs, desc=name, unit="epoch", disable=None) as progress:
+
+        def report(line: Round, seconds: float) -> None:
+            progress.update(line.epoch - progress.n)
+            tqdm.write(
+                f"[{name}] epoch {line.epoch}, {line.updates} updates, {seconds:.0f} s: loss {line.loss:.4f}, "
+                f"validation NDCG@{settings.validation_cutoff} {line.validation_ndcg:.4f}{' (best)' if line.best else ''}"
+            )
+
+        curve = train(
+            model,
+            read_training(arguments.train),
+            read_held_out(arguments.validation),
+            settings,
+            filter_seen=arguments.filter_seen == "true",
+            seed=this.seed,
+            device=arguments.device,
+            report=report,
+        )
+    description = {
+        "architecture": arguments.architecture,
+        "items": items,
+        "settings": arguments.settings,
+        "training": asdict(settings),
+        "run": asdict(this),
+        "best": next((asdict(line) for line in reversed(curve) if line.best), None),
+        "versions": {"lastitem": __version__, "torch": torch.__version__},
+    }
+    with write_aside(arguments.curve) as aside:
+        columns = ["epoch", "updates", "loss", "validation_ndcg", "best"]
+        pd.DataFrame([asdict(line) for line in curve], columns=columns).to_csv(aside, index=False)
+    save(model, description, arguments.weights, arguments.description)
+
+
+if __name__ == "__main__":
+    run(main)

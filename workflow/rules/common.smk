@@ -1,0 +1,98 @@
+# What every rules file uses: the checked config, paths, wildcards, and the few functions of wildcards.
+# Parsed again in every cluster job, so nothing heavy (torch, pandas, numpy) may be imported here.
+import json
+import os
+import re
+import sys
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+
+sys.path.insert(0, str(Path(workflow.basedir) / "src"))
+
+from lastitem.configuration import check
+from lastitem.errors import InputError
+from lastitem.imports import imported_modules
+
+try:
+    check(config, Path(workflow.basedir) / "workflow/schemas/config.schema.yaml")
+except InputError as error:
+    raise WorkflowError(str(error)) from None
+
+# Relative where the workflow lies in the working directory, so that moving the folder changes no path.
+SCRIPTS = os.path.relpath(Path(workflow.basedir) / "src")
+PUBLISHED = os.path.relpath(Path(workflow.basedir) / "config/published")
+ENVIRONMENT = f"{workflow.basedir}/envs/lastitem.yaml"
+
+TABLES = ["table1", "table2", "table3", "table4"]
+FIGURES = ["fig1", "fig2", "fig3", "fig4", "fig5", "fig6"]
+
+CORE = "results/{dataset}/core"
+SPLIT = "results/{dataset}/{split}"
+RUN = "results/{dataset}/{split}/{model}/seed={seed}"
+RUN_NAME = "{dataset}.{split}.{model}.seed={seed}"
+
+
+wildcard_constraints:
+    dataset="|".join(map(re.escape, config["registry"])),
+    split="gts|loo",
+    model="|".join(map(re.escape, config["model_settings"])),
+    seed="[0-9]+",
+
+
+def script(name):
+    """The script a rule calls."""
+    return f"{SCRIPTS}/{name}"
+
+
+def modules(name):
+    """The library modules a script imports: as inputs they make an edit rerun what depends on it."""
+    return [str(path) for path in imported_modules(script(name))]
+
+
+def runs(path, models=None):
+    """One file of every run of the study."""
+    return expand(
+        f"{RUN}/{path}",
+        dataset=config["datasets"],
+        split=config["splits"],
+        model=config["models"] if models is None else models,
+        seed=config["seeds"],
+    )
+
+
+def of_sources(*keys):
+    """JSON: the given keys of each source of a dataset, in the order in which sources are tried."""
+
+    def select(wildcards):
+        sources = config["registry"][wildcards.dataset]["sources"]
+        return json.dumps({name: {key: source[key] for key in keys if key in source} for name, source in sources.items()})
+
+    return select
+
+
+def filter_seen(wildcards):
+    """Whether seen items are left out of the recommendations, as the dataset's stanza says."""
+    return str(config["registry"][wildcards.dataset]["filter_seen"]).lower()
+
+
+def gpu(wildcards):
+    """GPUs of one job."""
+    return 0 if config["device"] == "cpu" else 1
+
+
+def attempts(megabytes):
+    """Memory that grows with each retry."""
+    return lambda wildcards, attempt: megabytes * attempt
+
+
+def model_settings(wildcards):
+    """JSON: what the architecture is built with."""
+    settings = config["model_settings"][wildcards.model]
+    return json.dumps({key: value for key, value in settings.items() if key not in ("architecture", "training")})
+
+
+def training_settings(wildcards):
+    """JSON: the study's training settings, overridden by the model's own."""
+    own = config["model_settings"][wildcards.model].get("training", {})
+    return json.dumps(config["training"] | {"validation_cutoff": config["headline_cutoff"]} | own)

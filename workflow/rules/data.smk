@@ -1,0 +1,88 @@
+# Needs: config/datasets.yaml (or own stanzas below `registry:`).
+# Makes: data/{dataset}/raw, results/{dataset}/core/ (filtered and encoded log), results/{dataset}/{split}/*.parquet.
+
+
+localrules:
+    download,
+
+
+rule download:
+    input:
+        script=script("download.py"),
+        modules=modules("download.py"),
+        # A user's own file is an input: a change of it reruns what follows.
+        own=lambda wildcards: [s["path"] for s in config["registry"][wildcards.dataset]["sources"].values() if "path" in s],
+    output:
+        log="data/{dataset}/raw",
+        provenance="data/{dataset}/raw.json",
+    log:
+        "logs/download/{dataset}.log",
+    conda:
+        ENVIRONMENT
+    params:
+        sources=of_sources("url", "package", "path", "bytes", "sha256"),
+    shell:
+        "python {input.script:q} --dataset {wildcards.dataset:q} --sources {params.sources:q}"
+        " --out {output.log:q} --provenance {output.provenance:q} > {log:q} 2>&1"
+
+
+rule core_filter:
+    input:
+        script=script("core_filter.py"),
+        modules=modules("core_filter.py"),
+        log="data/{dataset}/raw",
+        provenance="data/{dataset}/raw.json",
+    output:
+        interactions=f"{CORE}/interactions.parquet",
+        user_map=f"{CORE}/users.parquet",
+        item_map=f"{CORE}/items.parquet",
+        statistics=f"{CORE}/statistics.json",
+    log:
+        "logs/core_filter/{dataset}.log",
+    benchmark:
+        "logs/core_filter/{dataset}.tsv"
+    conda:
+        ENVIRONMENT
+    resources:
+        mem_mb=attempts(4000),
+        runtime=60,
+    params:
+        sources=of_sources("form"),
+        minimum_events=config["p_core"],
+        ties=lambda wildcards: config["registry"][wildcards.dataset]["ties"],
+        seed=config["data_seed"],
+    shell:
+        "python {input.script:q} --dataset {wildcards.dataset:q} --log {input.log:q} --provenance {input.provenance:q}"
+        " --sources {params.sources:q} --minimum-events {params.minimum_events} --ties {params.ties} --seed {params.seed}"
+        " --interactions {output.interactions:q} --users {output.user_map:q} --items {output.item_map:q}"
+        " --statistics {output.statistics:q} > {log:q} 2>&1"
+
+
+rule split:
+    input:
+        script=script("split.py"),
+        modules=modules("split.py"),
+        interactions=f"{CORE}/interactions.parquet",
+    output:
+        train=f"{SPLIT}/train.parquet",
+        validation=f"{SPLIT}/validation.parquet",
+        test=f"{SPLIT}/test.parquet",
+        counts=f"{SPLIT}/split.json",
+    log:
+        "logs/split/{dataset}.{split}.log",
+    benchmark:
+        "logs/split/{dataset}.{split}.tsv"
+    conda:
+        ENVIRONMENT
+    resources:
+        mem_mb=attempts(4000),
+        runtime=30,
+    params:
+        gts=config["gts"],
+        target=config["target"],
+        seed=config["data_seed"],
+    shell:
+        "python {input.script:q} --interactions {input.interactions:q} --kind {wildcards.split} --target {params.target}"
+        " --quantile {params.gts[quantile]} --validation-kind {params.gts[validation]}"
+        " --validation-users {params.gts[validation_users]} --seed {params.seed} --train {output.train:q}"
+        " --validation {output.validation:q} --test {output.test:q} --counts {output.counts:q} > {log:q} 2>&1"

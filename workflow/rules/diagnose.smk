@@ -1,0 +1,146 @@
+# Needs: trained models and the parts of their splits.
+# Makes, per run: ranks.parquet and evaluation.json (accuracy, last-item ranks), shuffle.parquet, mixing*.parquet and
+# maps.parquet (norm decomposition), rescale*.parquet (residual scaling, recovery).
+# The sweeps (permutations, residual scales) are loops inside one job per trained model.
+
+
+rule evaluate:
+    input:
+        script=script("evaluate.py"),
+        modules=modules("evaluate.py"),
+        weights=f"{RUN}/model.safetensors",
+        description=f"{RUN}/model.json",
+        train=f"{SPLIT}/train.parquet",
+        test=f"{SPLIT}/test.parquet",
+    output:
+        ranks=f"{RUN}/ranks.parquet",
+        summary=f"{RUN}/evaluation.json",
+    log:
+        f"logs/evaluate/{RUN_NAME}.log",
+    benchmark:
+        f"logs/evaluate/{RUN_NAME}.tsv"
+    conda:
+        ENVIRONMENT
+    threads: config["threads"]
+    resources:
+        mem_mb=attempts(4000),
+        runtime=60,
+        gpu=gpu,
+    params:
+        device=config["device"],
+        filter_seen=filter_seen,
+        cutoffs=config["cutoffs"],
+    shell:
+        "OMP_NUM_THREADS={threads} python {input.script:q}"
+        " --dataset {wildcards.dataset:q} --split {wildcards.split} --model {wildcards.model:q} --seed {wildcards.seed}"
+        " --weights {input.weights:q} --description {input.description:q} --test {input.test:q}"
+        " --device {params.device} --threads {threads}"
+        " --train {input.train:q}"
+        " --filter-seen {params.filter_seen} --cutoffs {params.cutoffs} --ranks {output.ranks:q}"
+        " --summary {output.summary:q} > {log:q} 2>&1"
+
+
+rule shuffle:
+    input:
+        script=script("shuffle.py"),
+        modules=modules("shuffle.py"),
+        weights=f"{RUN}/model.safetensors",
+        description=f"{RUN}/model.json",
+        test=f"{SPLIT}/test.parquet",
+    output:
+        f"{RUN}/shuffle.parquet",
+    log:
+        f"logs/shuffle/{RUN_NAME}.log",
+    benchmark:
+        f"logs/shuffle/{RUN_NAME}.tsv"
+    conda:
+        ENVIRONMENT
+    threads: config["threads"]
+    resources:
+        mem_mb=attempts(4000),
+        runtime=60,
+        gpu=gpu,
+    params:
+        device=config["device"],
+        filter_seen=filter_seen,
+        repeats=config["shuffle_repeats"],
+        seed=config["shuffle_seed"],
+    shell:
+        "OMP_NUM_THREADS={threads} python {input.script:q}"
+        " --dataset {wildcards.dataset:q} --split {wildcards.split} --model {wildcards.model:q} --seed {wildcards.seed}"
+        " --weights {input.weights:q} --description {input.description:q} --test {input.test:q}"
+        " --device {params.device} --threads {threads}"
+        " --filter-seen {params.filter_seen}"
+        " --repeats {params.repeats} --shuffle-seed {params.seed} --out {output:q} > {log:q} 2>&1"
+
+
+rule decompose:
+    input:
+        script=script("decompose.py"),
+        modules=modules("decompose.py"),
+        weights=f"{RUN}/model.safetensors",
+        description=f"{RUN}/model.json",
+        test=f"{SPLIT}/test.parquet",
+    output:
+        mixing=f"{RUN}/mixing.parquet",
+        mixing_users=f"{RUN}/mixing_users.parquet",
+        maps=f"{RUN}/maps.parquet",
+    log:
+        f"logs/decompose/{RUN_NAME}.log",
+    benchmark:
+        f"logs/decompose/{RUN_NAME}.tsv"
+    conda:
+        ENVIRONMENT
+    threads: config["threads"]
+    resources:
+        mem_mb=attempts(4000),
+        runtime=60,
+        gpu=gpu,
+    params:
+        device=config["device"],
+        map_positions=config["map_positions"],
+    shell:
+        "OMP_NUM_THREADS={threads} python {input.script:q}"
+        " --dataset {wildcards.dataset:q} --split {wildcards.split} --model {wildcards.model:q} --seed {wildcards.seed}"
+        " --weights {input.weights:q} --description {input.description:q} --test {input.test:q}"
+        " --device {params.device} --threads {threads}"
+        " --map-positions {params.map_positions}"
+        " --mixing {output.mixing:q} --mixing-users {output.mixing_users:q} --maps {output.maps:q} > {log:q} 2>&1"
+
+
+rule rescale:
+    input:
+        script=script("rescale.py"),
+        modules=modules("rescale.py"),
+        weights=f"{RUN}/model.safetensors",
+        description=f"{RUN}/model.json",
+        validation=f"{SPLIT}/validation.parquet",
+        test=f"{SPLIT}/test.parquet",
+    output:
+        ranks=f"{RUN}/rescale.parquet",
+        mixing=f"{RUN}/rescale_mixing.parquet",
+    log:
+        f"logs/rescale/{RUN_NAME}.log",
+    benchmark:
+        f"logs/rescale/{RUN_NAME}.tsv"
+    conda:
+        ENVIRONMENT
+    threads: config["threads"]
+    resources:
+        mem_mb=attempts(4000),
+        runtime=120,
+        gpu=gpu,
+    params:
+        device=config["device"],
+        filter_seen=filter_seen,
+        scales=config["residual_scales"],
+        repeats=config["rescale_shuffle_repeats"],
+        seed=config["shuffle_seed"],
+    shell:
+        "OMP_NUM_THREADS={threads} python {input.script:q}"
+        " --dataset {wildcards.dataset:q} --split {wildcards.split} --model {wildcards.model:q} --seed {wildcards.seed}"
+        " --weights {input.weights:q} --description {input.description:q} --test {input.test:q}"
+        " --device {params.device} --threads {threads}"
+        " --validation {input.validation:q}"
+        " --filter-seen {params.filter_seen} --scales {params.scales} --repeats {params.repeats}"
+        " --shuffle-seed {params.seed} --ranks {output.ranks:q} --mixing {output.mixing:q} > {log:q} 2>&1"

@@ -1,0 +1,284 @@
+# Needs: the result files of every run of the study.
+# Makes: results/table1 … table4 (csv, md, tex) and results/fig1 … fig6 (pdf, png, and the csv behind it).
+
+
+localrules:
+    table1,
+    table2,
+    table3,
+    table4,
+    fig1,
+    fig2,
+    fig3,
+    fig4,
+    fig5,
+    fig6,
+
+
+rule table1:
+    input:
+        script=script("make_table.py"),
+        modules=modules("make_table.py"),
+        statistics=expand(f"{CORE}/statistics.json", dataset=config["datasets"]),
+        published=f"{PUBLISHED}/dataset_statistics.csv",
+    output:
+        csv=report(
+            "results/table1.csv",
+            caption="../report/table1.rst",
+            category="Tables",
+            labels={"table": "table1", "shows": "Dataset statistics"},
+        ),
+        markdown="results/table1.md",
+        latex="results/table1.tex",
+    log:
+        "logs/table1.log",
+    conda:
+        ENVIRONMENT
+    shell:
+        "python {input.script:q} table1 --statistics {input.statistics:q} --published {input.published:q}"
+        " --csv {output.csv:q} --markdown {output.markdown:q} --latex {output.latex:q} > {log:q} 2>&1"
+
+
+rule table2:
+    input:
+        script=script("make_table.py"),
+        modules=modules("make_table.py"),
+        ranks=runs("ranks.parquet", config["models"] + config["baselines"]),
+        evaluations=runs("evaluation.json", config["models"] + config["baselines"]),
+    output:
+        csv=report(
+            "results/table2.csv",
+            caption="../report/table2.rst",
+            category="Tables",
+            labels={"table": "table2", "shows": "Accuracy"},
+        ),
+        markdown="results/table2.md",
+        latex="results/table2.tex",
+    log:
+        "logs/table2.log",
+    conda:
+        ENVIRONMENT
+    params:
+        cutoffs=config["cutoffs"],
+        cutoff=config["headline_cutoff"],
+        bootstrap=config["bootstrap"],
+    shell:
+        "python {input.script:q} table2 --ranks {input.ranks:q} --evaluations {input.evaluations:q}"
+        " --cutoffs {params.cutoffs} --headline-cutoff {params.cutoff}"
+        " --resamples {params.bootstrap[resamples]} --bootstrap-seed {params.bootstrap[seed]}"
+        " --csv {output.csv:q} --markdown {output.markdown:q} --latex {output.latex:q} > {log:q} 2>&1"
+
+
+rule table3:
+    input:
+        script=script("make_table.py"),
+        modules=modules("make_table.py"),
+        mixing=runs("mixing.parquet"),
+        mixing_users=runs("mixing_users.parquet"),
+    output:
+        csv=report(
+            "results/table3.csv",
+            caption="../report/table3.rst",
+            category="Tables",
+            labels={"table": "table3", "shows": "Mixing ratios"},
+        ),
+        markdown="results/table3.md",
+        latex="results/table3.tex",
+    log:
+        "logs/table3.log",
+    conda:
+        ENVIRONMENT
+    params:
+        bootstrap=config["bootstrap"],
+    shell:
+        "python {input.script:q} table3 --mixing {input.mixing:q} --mixing-users {input.mixing_users:q}"
+        " --resamples {params.bootstrap[resamples]} --bootstrap-seed {params.bootstrap[seed]}"
+        " --csv {output.csv:q} --markdown {output.markdown:q} --latex {output.latex:q} > {log:q} 2>&1"
+
+
+rule table4:
+    input:
+        script=script("make_table.py"),
+        modules=modules("make_table.py"),
+        rescale=runs("rescale.parquet"),
+    output:
+        csv=report(
+            "results/table4.csv",
+            caption="../report/table4.rst",
+            category="Tables",
+            labels={"table": "table4", "shows": "Recovery and chosen λ"},
+        ),
+        markdown="results/table4.md",
+        latex="results/table4.tex",
+    log:
+        "logs/table4.log",
+    conda:
+        ENVIRONMENT
+    params:
+        tolerances=config["accuracy_tolerances"],
+        tolerance=config["headline_tolerance"],
+        cutoff=config["headline_cutoff"],
+    shell:
+        "python {input.script:q} table4 --rescale {input.rescale:q} --tolerances {params.tolerances}"
+        " --headline-tolerance {params.tolerance} --headline-cutoff {params.cutoff}"
+        " --csv {output.csv:q} --markdown {output.markdown:q} --latex {output.latex:q} > {log:q} 2>&1"
+
+
+rule fig1:
+    input:
+        script=script("plot_fig1.py"),
+        modules=modules("plot_fig1.py"),
+        shuffle=runs("shuffle.parquet"),
+    output:
+        pdf=report(
+            "results/fig1.pdf",
+            caption="../report/fig1.rst",
+            category="Figures",
+            labels={"figure": "fig1", "shows": "Shuffled histories"},
+        ),
+        png="results/fig1.png",
+        csv="results/fig1.csv",
+    log:
+        "logs/fig1.log",
+    conda:
+        ENVIRONMENT
+    params:
+        cutoff=config["headline_cutoff"],
+        bootstrap=config["bootstrap"],
+    shell:
+        "python {input.script:q} --shuffle {input.shuffle:q}"
+        " --cutoff {params.cutoff} --resamples {params.bootstrap[resamples]} --bootstrap-seed {params.bootstrap[seed]}"
+        " --pdf {output.pdf:q} --png {output.png:q} --csv {output.csv:q} > {log:q} 2>&1"
+
+
+rule fig2:
+    input:
+        script=script("plot_fig2.py"),
+        modules=modules("plot_fig2.py"),
+        ranks=runs("ranks.parquet"),
+    output:
+        pdf=report(
+            "results/fig2.pdf",
+            caption="../report/fig2.rst",
+            category="Figures",
+            labels={"figure": "fig2", "shows": "Last-item hit rates"},
+        ),
+        png="results/fig2.png",
+        csv="results/fig2.csv",
+    log:
+        "logs/fig2.log",
+    conda:
+        ENVIRONMENT
+    params:
+        cutoff=config["headline_cutoff"],
+        bootstrap=config["bootstrap"],
+    shell:
+        "python {input.script:q} --ranks {input.ranks:q}"
+        " --cutoff {params.cutoff} --resamples {params.bootstrap[resamples]} --bootstrap-seed {params.bootstrap[seed]}"
+        " --pdf {output.pdf:q} --png {output.png:q} --csv {output.csv:q} > {log:q} 2>&1"
+
+
+rule fig3:
+    input:
+        script=script("plot_fig3.py"),
+        modules=modules("plot_fig3.py"),
+        maps=runs("maps.parquet"),
+    output:
+        pdf=report(
+            "results/fig3.pdf",
+            caption="../report/fig3.rst",
+            category="Figures",
+            labels={"figure": "fig3", "shows": "Attention and AttnResLN maps"},
+        ),
+        png="results/fig3.png",
+        csv="results/fig3.csv",
+    log:
+        "logs/fig3.log",
+    conda:
+        ENVIRONMENT
+    shell:
+        "python {input.script:q} --maps {input.maps:q}" " --pdf {output.pdf:q} --png {output.png:q} --csv {output.csv:q} > {log:q} 2>&1"
+
+
+rule fig4:
+    input:
+        script=script("plot_fig4.py"),
+        modules=modules("plot_fig4.py"),
+        rescale=runs("rescale.parquet"),
+        mixing=runs("rescale_mixing.parquet"),
+    output:
+        pdf=report(
+            "results/fig4.pdf",
+            caption="../report/fig4.rst",
+            category="Figures",
+            labels={"figure": "fig4", "shows": "λ against HRLI and mixing"},
+        ),
+        png="results/fig4.png",
+        csv="results/fig4.csv",
+    log:
+        "logs/fig4.log",
+    conda:
+        ENVIRONMENT
+    params:
+        cutoff=config["headline_cutoff"],
+        bootstrap=config["bootstrap"],
+    shell:
+        "python {input.script:q} --rescale {input.rescale:q} --mixing {input.mixing:q}"
+        " --cutoff {params.cutoff} --resamples {params.bootstrap[resamples]} --bootstrap-seed {params.bootstrap[seed]}"
+        " --pdf {output.pdf:q} --png {output.png:q} --csv {output.csv:q} > {log:q} 2>&1"
+
+
+rule fig5:
+    input:
+        script=script("plot_fig5.py"),
+        modules=modules("plot_fig5.py"),
+        rescale=runs("rescale.parquet"),
+    output:
+        pdf=report(
+            "results/fig5.pdf",
+            caption="../report/fig5.rst",
+            category="Figures",
+            labels={"figure": "fig5", "shows": "HRLI against accuracy along λ"},
+        ),
+        png="results/fig5.png",
+        csv="results/fig5.csv",
+    log:
+        "logs/fig5.log",
+    conda:
+        ENVIRONMENT
+    params:
+        cutoff=config["headline_cutoff"],
+        bootstrap=config["bootstrap"],
+    shell:
+        "python {input.script:q} --rescale {input.rescale:q}"
+        " --cutoff {params.cutoff} --resamples {params.bootstrap[resamples]} --bootstrap-seed {params.bootstrap[seed]}"
+        " --pdf {output.pdf:q} --png {output.png:q} --csv {output.csv:q} > {log:q} 2>&1"
+
+
+rule fig6:
+    input:
+        script=script("plot_fig6.py"),
+        modules=modules("plot_fig6.py"),
+        rescale=runs("rescale.parquet"),
+    output:
+        pdf=report(
+            "results/fig6.pdf",
+            caption="../report/fig6.rst",
+            category="Figures",
+            labels={"figure": "fig6", "shows": "Chosen λ and oracle"},
+        ),
+        png="results/fig6.png",
+        csv="results/fig6.csv",
+    log:
+        "logs/fig6.log",
+    conda:
+        ENVIRONMENT
+    params:
+        cutoff=config["headline_cutoff"],
+        tolerances=config["accuracy_tolerances"],
+        tolerance=config["headline_tolerance"],
+    shell:
+        "python {input.script:q} --rescale {input.rescale:q}"
+        " --cutoff {params.cutoff}"
+        " --tolerances {params.tolerances} --headline-tolerance {params.tolerance}"
+        " --pdf {output.pdf:q} --png {output.png:q} --csv {output.csv:q} > {log:q} 2>&1"
