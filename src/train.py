@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict
 
@@ -13,7 +12,7 @@ import pyarrow.parquet
 import torch
 from tqdm import tqdm
 
-from lastitem import __version__
+from lastitem import __version__, device
 from lastitem.errors import run
 from lastitem.files import write_aside
 from lastitem.models.registry import ARCHITECTURES, build, save
@@ -33,16 +32,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--settings", type=json.loads, default={}, help="JSON: settings of the architecture")
     parser.add_argument("--training", type=json.loads, default={}, help="JSON: settings of the training")
     parser.add_argument("--filter-seen", required=True, choices=("true", "false"), help="in the validation ranking")
-    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, …")
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="CPU threads")
+    device.add_arguments(parser)
     parser.add_argument("--weights", required=True, help="output (safetensors)")
     parser.add_argument("--description", required=True, help="output: architecture, settings, best round (JSON)")
     parser.add_argument("--curve", required=True, help="output: loss and validation NDCG per round (CSV)")
     arguments = parser.parse_args(argv)
 
     this = Run.from_arguments(arguments)
-    torch.set_num_threads(arguments.threads)
-    torch.use_deterministic_algorithms(True)
+    place = device.configure(arguments)
     torch.manual_seed(this.seed)
     settings = TrainingSettings.from_mapping(arguments.training)
     items = pyarrow.parquet.read_metadata(arguments.items).num_rows
@@ -64,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             settings,
             filter_seen=arguments.filter_seen == "true",
             seed=this.seed,
-            device=arguments.device,
+            device=place,
             report=report,
         )
     description = {

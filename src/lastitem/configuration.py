@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,17 +17,37 @@ from lastitem.errors import InputError
 def check(config: Mapping[str, Any], schema: str | Path) -> None:
     """Hold a merged config against its JSON schema, and its names against each other.
 
+    Numbers and truth values inside a list or dictionary given by ``--config`` arrive as text; where the schema wants a
+    number or a truth value, they are replaced by it in place.
+
     Raises
     ------
     InputError listing every fault with its key, its value and what is allowed.
     """
     rules = yaml.safe_load(Path(schema).read_text(encoding="utf-8"))
     validator = jsonschema.Draft202012Validator(rules)
+    _read_texts(config, validator)
     faults = [line for error in sorted(validator.iter_errors(config), key=_place) for line in _explain(error)]
     if not faults:
         faults = list(_check_names(config))
     if faults:
         raise InputError("the config cannot be used:\n" + "\n".join(f"  {fault}" for fault in dict.fromkeys(faults)))
+
+
+def _read_texts(config: Any, validator: jsonschema.Draft202012Validator) -> None:
+    for error in list(validator.iter_errors(config)):
+        if error.validator != "type" or not isinstance(error.instance, str) or not error.absolute_path:
+            continue
+        try:
+            value = json.loads(error.instance)
+        except json.JSONDecodeError:
+            continue
+        if validator.is_type(value, error.validator_value):
+            *way, last = error.absolute_path
+            container = config
+            for step in way:
+                container = container[step]
+            container[last] = value
 
 
 def _place(error: jsonschema.ValidationError) -> str:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import os
 
-import torch
-
+from lastitem import device
 from lastitem.models.interface import SequenceModel
 from lastitem.models.registry import load
 from lastitem.runs import Run
@@ -18,13 +16,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--weights", required=True, help="trained model (safetensors)")
     parser.add_argument("--description", required=True, help="its description (JSON)")
     parser.add_argument("--test", required=True, help="test part (Parquet)")
-    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, …")
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="CPU threads")
+    device.add_arguments(parser)
 
 
 def prepare(arguments: argparse.Namespace) -> SequenceModel:
-    """Set threads and determinism, and load the model onto the device, ready to predict."""
-    torch.set_num_threads(arguments.threads)
-    torch.use_deterministic_algorithms(True)
+    """Configure torch, and load the model onto the device, ready to predict."""
+    place = device.configure(arguments)
     model, _ = load(arguments.weights, arguments.description)
-    return model.to(arguments.device)
+    return model.to(place)

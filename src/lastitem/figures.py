@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -66,7 +67,7 @@ def fig1(effects: pd.DataFrame, cutoff: int) -> Figure:
         axis.set_xticks(range(3), ["ordered", "all but\nlast shuffled", "all\nshuffled"], fontsize=7.5)
         axis.set_ylim(0, 1.18 * top)
         _label(axis, row, column, study, f"{_name(model)}\nNDCG@{cutoff}", f"n = {int(bars['users'].iloc[0]):,} users{_seeds(bars)}")
-    figure.suptitle(f"What shuffling the history does to accuracy\n{SPREAD_NOTE} Percent: change against ordered.", fontsize=8.5)
+    _title(figure, f"What shuffling the history does to accuracy\n{SPREAD_NOTE} Percent: change against ordered.")
     return figure
 
 
@@ -99,9 +100,7 @@ def fig2(rates: pd.DataFrame, cutoff: int) -> Figure:
         spare.set_axis_off()
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=8)
-    figure.suptitle(
-        f"How often the user's own last items stand in their top {cutoff} (seen items not filtered)\n{SPREAD_NOTE}", fontsize=8.5
-    )
+    _title(figure, f"How often the user's own last items stand in their top {cutoff} (seen items not filtered)\n{SPREAD_NOTE}")
     return figure
 
 
@@ -127,10 +126,10 @@ def fig3(maps: pd.DataFrame) -> Figure:
             axis.set_title(f"{panel[0]} ({panel[1]}), {_name(panel[2])}, block {panel[3]}", fontsize=8.5)
         newest = cells[(cells["query"] == 0) & (cells["source"] == 0)].iloc[0]
         axes[row][1].annotate(f"n = {int(newest['n']):,} users", (0.97, 0.95), xycoords="axes fraction", ha="right", va="top", fontsize=7.5)
-    figure.suptitle(
+    _title(
+        figure,
         "What attention looks at, and what the block passes on (residual and normalization included)\n"
         "Averages over the test users that have both positions; the newest position is 0. BERT4Rec's newest is its [MASK].",
-        fontsize=8.5,
     )
     return figure
 
@@ -167,8 +166,8 @@ def fig4(curves: pd.DataFrame, mixing: pd.DataFrame, cutoff: int) -> Figure:
                 [], [], color=COLOURS[1], linestyle=LINES[look], marker=MARKERS[look], markersize=3.5, label=f"mixing ratio, block {layer}"
             )
         )
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8)
-    figure.suptitle(f"Weakening the residual: last-item hit rate and mixing at the read-out position\n{SPREAD_NOTE}", fontsize=8.5)
+    figure.legend(handles=handles, loc="outside lower center", ncols=max(1, int(figure.get_figwidth() // 1.7)), fontsize=8)
+    _title(figure, f"Weakening the residual: last-item hit rate and mixing at the read-out position\n{SPREAD_NOTE}")
     return figure
 
 
@@ -202,7 +201,7 @@ def fig5(curves: pd.DataFrame, cutoff: int) -> Figure:
         axis.set_ylim(bottom=0)
         axis.set_xlim(left=min(0.0, *axis.get_xlim()))
         _label(axis, row, column, study, f"{_name(model)}\nNDCG@{cutoff}", f"n = {int(rate['users'].max()):,} users{_seeds(rate)}")
-    figure.suptitle(f"Last-item dependence against accuracy as λ falls from 1 (dark) to 0 (light)\n{SPREAD_NOTE}", fontsize=8.5)
+    _title(figure, f"Last-item dependence against accuracy as λ falls from 1 (dark) to 0 (light)\n{SPREAD_NOTE}")
     return figure
 
 
@@ -253,9 +252,9 @@ def fig6(curves: pd.DataFrame, choices: pd.DataFrame, tolerance: float, cutoff: 
         Line2D([], [], color="#666666", linestyle="", marker="o", fillstyle="none", markersize=4, label="hollow: oracle"),
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=8)
-    figure.suptitle(
+    _title(
+        figure,
         "Choosing λ on validation: what test accuracy it keeps and what it recovers\nBands: range over seeds, where there are several.",
-        fontsize=8.5,
     )
     return figure
 
@@ -304,6 +303,12 @@ def _label(axis: Axes, row: int, column: int, study: tuple[str, str], left: str,
     axis.set_title(f"{study[0]} ({study[1]}), {note}" if row == 0 else note, fontsize=8.5)
     if column == 0:
         axis.set_ylabel(left)
+
+
+def _title(figure: Figure, text: str) -> None:
+    """A title that never runs off the figure, however narrow the grid."""
+    width = int(figure.get_figwidth() * 14)
+    figure.suptitle("\n".join(textwrap.fill(line, width) for line in text.splitlines()), fontsize=8.5)
 
 
 def _seeds(rows: pd.DataFrame) -> str:

@@ -203,7 +203,7 @@ def table4(choices: pd.DataFrame, not_applicable: Sequence[tuple], tolerance: fl
                 "Chosen on": row["selection"],
                 "λ": f"{row['residual_scale']:g}",
                 "n": f"{row['cases']:,.0f}",
-                "|R|": f"{row['recoverable']:,.0f}",
+                "R": f"{row['recoverable']:,.0f}",
                 "Recovered": f"{row['recovered']:,.0f}",
                 "Recovery": f"{row['recovery']:.3f}",
                 "Hits lost": f"{row['hits_lost']:,.0f}",
@@ -227,7 +227,7 @@ def table4(choices: pd.DataFrame, not_applicable: Sequence[tuple], tolerance: fl
     layout = pd.DataFrame(layout_rows).fillna(NOT_APPLICABLE)
     caption = (
         f"Table 4. Recovery on the test part at the residual scale λ chosen on validation (largest recovery that keeps "
-        f"{100 * (1 - tolerance):g} % of the validation HR@{cutoff}), one row per trained model (seed). R: users missed at the "
+        f"{100 * (1 - tolerance):g} % of the validation HR@{cutoff}), one row per trained model (seed). R: number of users missed at the "
         "last position but hit when the read-out is moved back by one to three positions, at λ = 1. Recovery: share of R that is hit "
         "under λ. Hits lost and won: against λ = 1, over all n users. The oracle chooses λ on the test part itself: a bound, not a result."
     )

@@ -206,8 +206,7 @@ def train(
     if not len(usable):
         raise InputError("no training sequence has two items; use a larger log or another split")
     if isinstance(model, Popularity):
-        every = np.concatenate([sequences.items[a:b] for a, b in zip(sequences.start, sequences.end, strict=True)])
-        model.counts += torch.from_numpy(np.bincount(every, minlength=model.items + 1)[1:])
+        model.counts += torch.from_numpy(np.bincount(sequences.items, minlength=model.items + 1)[1:])
         return []
     validation = validation.sample_users(settings.validation_users, seed)
     if not len(validation):

@@ -38,7 +38,7 @@ def dropout(x: Tensor, probability: float, training: bool) -> Tensor:
         return x
     if x.device.type != "cpu" or probability >= 1.0:
         return functional.dropout(x, probability)
-    return _CheapDropout.apply(x, round(probability * _LEVELS))
+    return _CheapDropout.apply(x, min(round(probability * _LEVELS), _LEVELS - 1))
 
 
 class Dropout(nn.Module):

@@ -1,0 +1,39 @@
+# The two commands of the README: `make results` and `make test`. Both set up what they need.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# Rules call `python`: it must be the environment's.
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.PHONY: help environment results test check clean
+
+help: ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
+
+environment: $(READY) ## make .venv and install the pinned requirements
+
+# Marked ready only when the whole install has ended well, so a killed install is done again.
+$(READY): envs/requirements.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "make: Python 3.11 or newer is needed; name one: make PYTHON=/path/to/python $(MAKECMDGOALS)" >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet -r envs/requirements.txt
+	touch $@
+
+results: $(READY) ## run the study of config.yaml: tables and figures under results/
+	python src/wait_for_lock.py
+	snakemake --cores all all
+
+test: $(READY) check ## run the style checks and all tests
+	python -m pytest
+
+check: $(READY) ## style of Python and Snakemake files
+	ruff check .
+	ruff format --check .
+	snakefmt --check .
+	snakemake --lint
+
+clean: ## remove results, logs and Snakemake's records; keeps data/ and .venv
+	rm -rf logs .snakemake
+	find results -mindepth 1 ! -name README.md -delete

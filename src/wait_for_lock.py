@@ -1,0 +1,57 @@
+"""Make the working directory free for Snakemake: wait for one that still works here, clear the lock of one that was killed.
+
+Snakemake's lock does not say whose it is, so after a kill it would have to be removed by hand. Whether somebody still works
+here is asked of the operating system: any Snakemake, or job of it, whose working directory this is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+
+from lastitem.errors import run
+
+SECONDS_BETWEEN_LOOKS = 1
+SECONDS_BETWEEN_NOTES = 60
+
+
+def workers(folder: Path) -> list[psutil.Process]:
+    """Processes other than this one and its parents that run Snakemake, or a script of this workflow, in ``folder``."""
+    own = {psutil.Process().pid, *(parent.pid for parent in psutil.Process().parents())}
+    scripts = tuple(f"{Path(__file__).parent.name}/{script.name}" for script in Path(__file__).parent.glob("*.py"))
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.pid in own or process.status() == psutil.STATUS_ZOMBIE or Path(process.cwd()) != folder:
+                continue
+            command = process.cmdline()
+        except (psutil.NoSuchProcess, psutil.AccessDenied, FileNotFoundError):
+            continue
+        if any(Path(part).name == "snakemake" or part.endswith(scripts) for part in command):
+            found.append(process)
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Wait, then unlock if a lock is left."""
+    argparse.ArgumentParser(description=__doc__).parse_args(argv)
+    folder, last_note = Path.cwd(), -float(SECONDS_BETWEEN_NOTES)
+    while working := workers(folder):
+        if time.monotonic() - last_note >= SECONDS_BETWEEN_NOTES:
+            last_note = time.monotonic()
+            names = ", ".join(str(process.pid) for process in working)
+            print(f"waiting for another run in this folder (process {names}); Ctrl-C to give up", flush=True)
+        time.sleep(SECONDS_BETWEEN_LOOKS)
+    locks = folder / ".snakemake" / "locks"
+    if locks.is_dir() and any(locks.iterdir()):
+        print("clearing the lock of a run that was killed")
+        subprocess.run(["snakemake", "--unlock", "--quiet"], check=True)
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,187 @@
+"""Writing aside and renaming: a name never stands for half of its content. Case H1 of the fault catalogue, for single files."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lastitem.errors import InputError
+from lastitem.files import read_json, write_aside, write_json
+
+SOURCE = Path(__file__).resolve().parents[1] / "src"
+
+WRITER = """
+import sys, time
+from lastitem.errors import InputError, run
+from lastitem.files import write_aside
+
+def main(argv):
+    with write_aside(sys.argv[1]) as aside:
+        aside.write_text("half")
+        print("writing", flush=True)
+        if sys.argv[2] == "refuse":
+            raise InputError("the second half is missing")
+        if sys.argv[2] == "fail":
+            raise RuntimeError("a fault of the program")
+        time.sleep(600)
+
+run(main)
+"""
+
+
+def start(path: Path, behaviour: str) -> subprocess.Popen:
+    """A process that is in the middle of writing ``path`` when this returns."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(path), behaviour],
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "writing\n"
+    return process
+
+
+def dead_process() -> int:
+    """The id of a process that has ended."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_writes_under_a_temporary_name_and_renames(tmp_path):
+    path = tmp_path / "new" / "folder" / "table.tar.gz"
+    with write_aside(path) as aside:
+        assert aside.parent == path.parent
+        assert aside.suffix == ".gz"
+        assert aside.name.startswith(".table.tar.gz.")
+        assert str(os.getpid()) in aside.name
+        aside.write_bytes(b"whole")
+        assert not path.exists()
+    assert names(path.parent) == ["table.tar.gz"]
+    assert path.read_bytes() == b"whole"
+
+
+def test_a_failure_leaves_nothing(tmp_path):
+    with pytest.raises(RuntimeError, match="halfway"), write_aside(tmp_path / "a.json") as aside:
+        aside.write_text("half")
+        raise RuntimeError("halfway")
+    assert names(tmp_path) == []
+
+
+def test_a_failure_leaves_the_earlier_content(tmp_path):
+    path = tmp_path / "a.json"
+    write_json(path, {"old": 1})
+    with pytest.raises(KeyboardInterrupt), write_aside(path) as aside:
+        aside.write_text("half")
+        raise KeyboardInterrupt
+    assert read_json(path) == {"old": 1}
+    assert names(tmp_path) == ["a.json"]
+
+
+def test_a_block_that_writes_nothing_is_an_error(tmp_path):
+    with pytest.raises(FileNotFoundError), write_aside(tmp_path / "a.json"):
+        pass
+    assert names(tmp_path) == []
+
+
+def test_h1_a_killed_process_leaves_no_file_under_the_name_and_the_next_one_cleans_up(tmp_path):
+    path = tmp_path / "model.safetensors"
+    process = start(path, "wait")
+    process.kill()
+    process.communicate()
+    left = names(tmp_path)
+    assert len(left) == 1
+    assert left[0] != path.name
+    assert left[0].startswith(".")
+    with write_aside(path) as aside:
+        assert names(tmp_path) == []
+        aside.write_text("whole")
+    assert names(tmp_path) == [path.name]
+    assert path.read_text() == "whole"
+
+
+def test_h1_a_terminated_process_removes_what_it_had_written(tmp_path):
+    """A scheduler ends a job with SIGTERM: the script unwinds."""
+    process = start(tmp_path / "a.parquet", "wait")
+    process.terminate()
+    _, complaint = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert complaint == ""
+    assert names(tmp_path) == []
+
+
+def test_an_input_error_ends_a_script_with_one_line(tmp_path):
+    process = start(tmp_path / "a.parquet", "refuse")
+    _, complaint = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert complaint == "-c: error: the second half is missing\n"
+    assert names(tmp_path) == []
+
+
+def test_a_fault_of_the_program_keeps_its_traceback(tmp_path):
+    process = start(tmp_path / "a.parquet", "fail")
+    _, complaint = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "Traceback" in complaint
+    assert "RuntimeError: a fault of the program" in complaint
+    assert names(tmp_path) == []
+
+
+def test_only_leftovers_of_dead_processes_of_this_file_are_removed(tmp_path):
+    """Not those of a living process, of another file, or of the same stem with another suffix; glob characters are plain."""
+    dead, path = dead_process(), tmp_path / "a[1]*.json"
+    stale = f".a[1]*.json.{dead}.partial.json"
+    others = [
+        f".a[1]*.json.{os.getppid()}.partial.json",
+        f".a[1]*.json.{dead}.partial.txt",
+        f".a1x.json.{dead}.partial.json",
+        f".b.json.{dead}.partial.json",
+        ".a[1]*.json.someone.partial.json",
+        f"a[1]*.json.{dead}.partial.json",
+    ]
+    for name in (stale, *others):
+        (tmp_path / name).write_text("half")
+    write_json(path, [1])
+    assert names(tmp_path) == sorted([path.name, *others])
+
+
+def test_a_living_writer_is_left_alone(tmp_path):
+    """Two processes write the same name: neither takes the other's temporary file, and each result is whole."""
+    path = tmp_path / "a.json"
+    process = start(path, "wait")
+    try:
+        write_json(path, {"whole": True})
+        assert read_json(path) == {"whole": True}
+        assert names(tmp_path) == [f".a.json.{process.pid}.partial.json", "a.json"]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_json_is_utf8_with_a_final_newline_and_refuses_nan(tmp_path):
+    path = tmp_path / "a.json"
+    write_json(path, {"name": "é", "values": [1, None, 0.5]})
+    assert path.read_bytes().decode("utf-8").endswith("}\n")
+    assert "é" in path.read_bytes().decode("utf-8")
+    assert read_json(path) == {"name": "é", "values": [1, None, 0.5]}
+    with pytest.raises(ValueError, match=r"[Oo]ut of range"):
+        write_json(path, [float("nan")])
+    assert read_json(path)["name"] == "é"
+    assert names(tmp_path) == ["a.json"]
+
+
+def test_a_damaged_json_file_is_named_with_its_line(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text('{"a": 1,\n"b": }', encoding="utf-8")
+    with pytest.raises(InputError, match=r"a\.json:2: not JSON"):
+        read_json(path)

@@ -1,0 +1,253 @@
+"""The losses against torch's own and by hand; negatives that end (E1, E3, E7, E13, E21).
+
+E7's ``ignore_index`` does not exist here: only labelled positions reach a loss, so padding cannot be a class.
+"""
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from lastitem import losses
+from lastitem.losses import binary_cross_entropy, draw_negatives, softmax_cross_entropy
+from lastitem.models.bert4rec import BERT4Rec
+from lastitem.models.gru4rec import GRU4Rec
+from lastitem.models.sasrec import SASRec
+from lastitem.sequences import Sequences
+from lastitem.training import Batch, TrainingSettings, loss_of, make_batch, update
+
+torch.set_num_threads(1)
+
+SOURCE = Path(__file__).parents[1] / "src"
+
+
+def scored(positions=23, items=11, size=5, scale=1.0, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    hidden = (scale * torch.randn(positions, size, generator=generator, dtype=torch.float64)).requires_grad_()
+    vectors = (scale * torch.randn(items, size, generator=generator, dtype=torch.float64)).requires_grad_()
+    return hidden, vectors, torch.randint(1, items + 1, (positions,), generator=generator)
+
+
+def gradients(loss, *inputs):
+    return torch.autograd.grad(loss, inputs)
+
+
+@pytest.mark.parametrize("chunk_scores", [1, 11, 50, 22 * 11, 23 * 11, 1_000_000])
+@pytest.mark.parametrize("outer", [1.0, -0.37])
+def test_softmax_equals_torch_in_value_and_gradients(monkeypatch, chunk_scores, outer):
+    """Chunks of one position, of some with a rest, of all; the outer factor is the division by the number of labels."""
+    monkeypatch.setattr(losses, "CHUNK_SCORES", chunk_scores)
+    hidden, vectors, label = scored()
+    expected = outer * functional.cross_entropy(hidden @ vectors.T, label - 1, reduction="sum")
+    found = outer * softmax_cross_entropy(hidden, vectors, label)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
+    for ours, theirs in zip(gradients(found, hidden, vectors), gradients(expected, hidden, vectors), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
+
+
+def test_softmax_by_hand():
+    """Scores 0, log 2, log 3 and label 3: the probability is 3/6."""
+    hidden = torch.tensor([[1.0]], dtype=torch.float64)
+    vectors = torch.tensor([[0.0], [math.log(2)], [math.log(3)]], dtype=torch.float64)
+    assert float(softmax_cross_entropy(hidden, vectors, torch.tensor([3]))) == pytest.approx(math.log(2), abs=1e-15)
+
+
+def test_softmax_passes_finite_differences():
+    """Independent of torch's formula: both gradients against differences of the value."""
+    hidden, vectors, label = scored(positions=4, items=6, size=3)
+    assert torch.autograd.gradcheck(lambda h, v: softmax_cross_entropy(h, v, label), (hidden, vectors))
+
+
+def test_softmax_survives_huge_scores():
+    """E15: scores in the millions must give a finite loss (the largest score is taken off first)."""
+    hidden, vectors, label = scored(scale=1e3)
+    found = softmax_cross_entropy(hidden, vectors, label)
+    torch.testing.assert_close(found, functional.cross_entropy(hidden @ vectors.T, label - 1, reduction="sum"))
+    assert all(bool(torch.isfinite(gradient).all()) for gradient in gradients(found, hidden, vectors))
+
+
+def test_softmax_leaves_its_inputs_alone():
+    """The pass works in place on its own buffers only."""
+    hidden, vectors, label = scored()
+    before = hidden.detach().clone(), vectors.detach().clone(), label.clone()
+    softmax_cross_entropy(hidden, vectors, label).backward()
+    for now, then in zip((hidden, vectors, label), before, strict=True):
+        assert torch.equal(now.detach(), then)
+
+
+def test_e21_softmax_never_holds_all_scores():
+    """4,000 positions × 100,000 items would be 1.6 GB of scores (and as much again for their gradient)."""
+    program = (
+        "import resource, torch\n"
+        "from lastitem.losses import softmax_cross_entropy\n"
+        "torch.set_num_threads(1)\n"
+        "hidden = torch.randn(4000, 2, requires_grad=True)\n"
+        "vectors = torch.randn(100_000, 2, requires_grad=True)\n"
+        "softmax_cross_entropy(hidden[:8], vectors, torch.ones(8, dtype=torch.int64)).backward()\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "softmax_cross_entropy(hidden, vectors, torch.ones(4000, dtype=torch.int64)).backward()\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env={"PYTHONPATH": str(SOURCE)}, check=True)
+    assert int(done.stdout) < 200_000, "kilobytes above the small call"
+
+
+def test_bce_by_hand():
+    """Scores 0 and 0 give 2·log 2; scores +3 and −2 give log(1 + e⁻³) + log(1 + e⁻²)."""
+    hidden = torch.tensor([[1.0], [1.0]], dtype=torch.float64)
+    vectors = torch.tensor([[0.0], [3.0], [-2.0], [0.0]], dtype=torch.float64)
+    found = binary_cross_entropy(hidden, vectors, torch.tensor([1, 2]), torch.tensor([4, 3]))
+    assert float(found) == pytest.approx(2 * math.log(2) + math.log1p(math.exp(-3)) + math.log1p(math.exp(-2)), abs=1e-12)
+
+
+def test_bce_equals_torch():
+    hidden, vectors, label = scored()
+    negative = label % len(vectors) + 1
+    scores = torch.cat(((hidden * vectors[label - 1]).sum(1), (hidden * vectors[negative - 1]).sum(1)))
+    truth = torch.cat((torch.ones(len(label)), torch.zeros(len(label)))).double()
+    expected = functional.binary_cross_entropy_with_logits(scores, truth, reduction="sum")
+    found = binary_cross_entropy(hidden, vectors, label, negative)
+    torch.testing.assert_close(found, expected)
+    for ours, theirs in zip(gradients(found, hidden, vectors), gradients(expected, hidden, vectors), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_bce_is_finite_where_a_probability_rounds_to_zero():
+    """E15: log(0)."""
+    hidden = torch.tensor([[1000.0]])
+    found = binary_cross_entropy(hidden, torch.tensor([[-1.0], [1.0]]), torch.tensor([1]), torch.tensor([2]))
+    assert float(found) == pytest.approx(2000.0)
+
+
+def test_negatives_are_uniform_over_the_unseen():
+    """Row 0 saw 1, 2, 3 and row 1 saw 7 of ten items: each unseen item comes equally often, no seen one at all."""
+    seen = torch.tensor([[1, 2, 3, 0], [7, 7, 0, 0]])
+    label = torch.tensor([[2, 3], [7, 0]])
+    generator = torch.Generator().manual_seed(0)
+    draws = torch.stack([draw_negatives(seen, label, 10, generator) for _ in range(6000)])
+    for row, unseen in ((0, {4, 5, 6, 7, 8, 9, 10}), (1, {1, 2, 3, 4, 5, 6, 8, 9, 10})):
+        counts = torch.bincount(draws[:, row, 0], minlength=11)
+        assert {item for item in range(11) if counts[item]} == unseen
+        expected = 6000 / len(unseen)
+        assert all(abs(int(counts[item]) - expected) < 5 * math.sqrt(expected) for item in unseen)
+
+
+@pytest.mark.parametrize("items", [2, 3, 4, 5])
+def test_e3_tiny_catalogues_end_and_never_give_the_label(items):
+    """E3, D11: one user saw everything, one everything but the last item, one a single item."""
+    everything = list(range(1, items + 1))
+    seen = torch.tensor([everything, [*everything[:-1], 0], [1] + [0] * (items - 1)])
+    label = seen.clone()
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(200):
+        negative = draw_negatives(seen, label, items, generator)
+        assert bool(((negative >= 1) & (negative <= items)).all())
+        assert bool((negative != label).all())
+        others = negative[2][label[2] != 0]
+        assert bool((others != 1).all())
+    assert set(torch.stack([draw_negatives(seen, label, items, generator)[0, 0] for _ in range(100)]).tolist()) == set(everything[1:])
+
+
+def test_e3_the_one_unseen_item_is_found():
+    """With 16 redraws an unseen item among five is missed with probability 0.75¹⁷ < 1 %."""
+    seen = torch.tensor([[1, 2, 3, 4]])
+    generator = torch.Generator().manual_seed(0)
+    draws = torch.cat([draw_negatives(seen, seen, 5, generator) for _ in range(500)])
+    assert float((draws == 5).double().mean()) > 0.97
+
+
+def test_negatives_repeat_with_the_seed():
+    seen = torch.tensor([[1, 2, 3, 4]])
+    first, second = (draw_negatives(seen, seen, 1000, torch.Generator().manual_seed(3)) for _ in range(2))
+    assert torch.equal(first, second)
+
+
+def sequences_of(histories):
+    ends = np.cumsum([len(history) for history in histories])
+    return Sequences(
+        np.concatenate(histories).astype(np.int32), np.concatenate(([0], ends[:-1])), ends, np.arange(len(histories), dtype=np.int32)
+    )
+
+
+def models(items=12):
+    settings = {"maximum_length": 16, "hidden_size": 8, "dropout": 0.0}
+    torch.manual_seed(0)
+    made = [
+        SASRec(items, **settings),
+        SASRec(items, block_order="pre", **settings),
+        GRU4Rec(items, **settings),
+        BERT4Rec(items, **settings),
+    ]
+    for model in made:
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(0.3 * torch.randn(parameter.shape))
+    return [model.double().train() for model in made]
+
+
+HISTORIES = [[1, 2, 3], [4, 5, 6, 7, 8, 9, 10, 11, 12, 1], [3, 9], [5, 5, 7, 2], [12, 11, 10, 9, 8, 7], [2, 1, 2, 1, 2]]
+
+
+@pytest.mark.parametrize("loss", ["softmax", "bce"])
+def test_e7_e13_extra_padding_changes_neither_loss_nor_gradient(loss):
+    """The same batch with seven more columns of padding."""
+    for model in models():
+        batch = make_batch(model, sequences_of(HISTORIES[2:]), np.arange(4), loss, torch.Generator().manual_seed(0))
+        wide = Batch(functional.pad(batch.items, (0, 7)), batch.length, functional.pad(batch.labelled, (0, 7)), batch.label, batch.negative)
+        values = []
+        for each in (batch, wide):
+            found = loss_of(model, each, loss)
+            values.append((found.detach(), gradients(found, *model.parameters())))
+        torch.testing.assert_close(values[1], values[0])
+
+
+def test_e13_the_loss_is_the_sum_over_sequences():
+    """A short sequence costs the same alone and beside a long one, so its padding is no target and no context."""
+    for model in models()[:3]:
+        sequences = sequences_of(HISTORIES)
+        together = loss_of(model, make_batch(model, sequences, np.arange(6), "softmax", torch.Generator()), "softmax")
+        alone = [loss_of(model, make_batch(model, sequences, np.array([i]), "softmax", torch.Generator()), "softmax") for i in range(6)]
+        torch.testing.assert_close(torch.stack(alone).sum(), together)
+
+
+def test_softmax_loss_of_a_model_by_hand():
+    """Position i of a history is asked for item i + 1, nothing else: −log softmax summed over positions in a loop."""
+    for model in models()[:3]:
+        history = [3, 1, 4, 1, 5]
+        found = loss_of(model, make_batch(model, sequences_of([history]), np.array([0]), "softmax", torch.Generator()), "softmax")
+        expected = 0.0
+        for place in range(1, 5):
+            items, length = torch.tensor([history[:place]]), torch.tensor([place])
+            scores = (model.encode(items, length)[0, -1] @ model.item_vectors().T).tolist()
+            expected += math.log(sum(math.exp(score) for score in scores)) - scores[history[place] - 1]
+        assert float(found.detach()) == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("groups", [2, 3, 4, 100])
+def test_groups_of_length_change_no_gradient(groups):
+    """One step's loss and gradient with the batch in one piece and in groups of similar length (dropout 0)."""
+    for model in models()[:3]:
+        found = []
+        for count in (1, groups):
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+            settings = TrainingSettings(length_groups=count)
+            total, labels = update(model, optimizer, sequences_of(HISTORIES), np.arange(6), settings, torch.Generator(), "cpu")
+            found.append((total, labels, [parameter.grad.clone() for parameter in model.parameters()]))
+        assert found[0][1] == found[1][1] == sum(len(history) - 1 for history in HISTORIES)
+        assert found[1][0] == pytest.approx(found[0][0], rel=1e-12)
+        torch.testing.assert_close(found[1][2], found[0][2])
+
+
+def test_the_gradient_is_that_of_the_mean_over_labels():
+    """``update`` divides the sum by the number of labels of the whole batch, not of each group."""
+    model = models()[0]
+    batch = make_batch(model, sequences_of(HISTORIES), np.arange(6), "softmax", torch.Generator())
+    expected = gradients(loss_of(model, batch, "softmax") / len(batch.label), *model.parameters())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    update(model, optimizer, sequences_of(HISTORIES), np.arange(6), TrainingSettings(length_groups=3), torch.Generator(), "cpu")
+    torch.testing.assert_close([parameter.grad for parameter in model.parameters()], list(expected))

@@ -1,0 +1,107 @@
+"""The real pipeline on a tiny real log: a copy of the project in a folder with a space and an é in its path (H5)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+COPIED = ["Snakefile", "config.yaml", "config", "workflow", "profiles", "envs", "src", "Makefile"]
+CONFIG = """
+registry:
+  tiny:
+    filter_seen: false
+    ties: file
+    sources: {own: {path: data/tiny log.csv, form: {columns: {user: who, item: what, timestamp: when}}}}
+datasets: [tiny]
+seeds: [3]
+shuffle_repeats: 2
+residual_scales: [0.0, 0.5, 1.0]
+cutoffs: [1, 5, 10]
+bootstrap: {resamples: 200}
+model_settings:
+  sasrec: {hidden_size: 8, maximum_length: 12}
+  gru4rec: {hidden_size: 8, maximum_length: 12}
+  bert4rec: {hidden_size: 8, maximum_length: 12}
+training: {maximum_epochs: 3, batch_size: 16, round_updates: 1}
+"""
+
+
+def write_tiny_log(path: Path, users: int = 40, items: int = 20) -> None:
+    """A few hundred events: each user walks through the catalogue, mostly to the next item."""
+    generator = np.random.default_rng(7)
+    lines = ["who,what,when"]
+    for user in range(users):
+        item = int(generator.integers(items))
+        for step in range(int(generator.integers(8, 16))):
+            lines.append(f"user é{user},item {item},{1_000_000_000 + user * 1000 + step * 60}")
+            item = (item + int(generator.choice([1, 1, 1, 2, 5]))) % items
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def copy_project(to: Path) -> Path:
+    """A fresh working copy with the tiny log and its config."""
+    to.mkdir(parents=True)
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, to / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, to / name)
+    write_tiny_log(to / "data" / "tiny log.csv")
+    (to / "tiny.yaml").write_text(CONFIG, encoding="utf-8")
+    return to
+
+
+def environment() -> dict[str, str]:
+    """The test's own Python first in the PATH, because rules call `python`; no thread settings from outside."""
+    return {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+
+
+def snakemake(project: Path, *arguments: str, configfile: str | None = "tiny.yaml", **keywords: object) -> subprocess.CompletedProcess[str]:
+    """Run Snakemake in a project; standard error is folded into standard output."""
+    command = ["snakemake", *arguments]
+    if configfile:
+        command += ["--configfile", configfile]
+    return subprocess.run(
+        command, cwd=project, env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600, **keywords
+    )
+
+
+def planned_rules(output: str) -> dict[str, int]:
+    """Rule → number of jobs, from the job table of a dry run; empty if nothing is to be done."""
+    rules: dict[str, int] = {}
+    lines = iter(output.splitlines())
+    for line in lines:
+        if line.startswith("Job stats:"):
+            rules = {}
+            next(lines), next(lines)
+            for row in lines:
+                if len(row.split()) != 2:
+                    break
+                name, count = row.split()
+                rules[name] = int(count)
+    rules.pop("total", None)
+    return rules
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project whose whole study has run. Tests that change it work on a copy."""
+    project = copy_project(tmp_path_factory.mktemp("study") / "a b" / "é")
+    done = snakemake(project, "all")
+    assert done.returncode == 0, done.stdout[-6000:]
+    return project
+
+
+@pytest.fixture
+def changed(finished: Path, tmp_path: Path) -> Path:
+    """A copy of the finished project, with modification times and Snakemake's records, for a test to change."""
+    return Path(shutil.copytree(finished, tmp_path / "copy"))

@@ -1,0 +1,27 @@
+"""The conda environment repeats the pins of the pip route."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_requirement_is_pinned_and_explained():
+    """A direct dependency has one exact version, and the README names its reason."""
+    lines = [line for line in (ROOT / "envs/requirements.txt").read_text().splitlines() if line and not line.startswith("#")]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for line in lines:
+        assert re.fullmatch(r"[a-z0-9-]+==[0-9.]+", line), line
+        assert f"`{line.split('==')[0]}`" in readme, line
+
+
+def test_conda_environment_installs_the_same_pins():
+    """An upgrade of one file alone fails here."""
+    environment = yaml.safe_load((ROOT / "envs/lastitem.yaml").read_text())
+    (by_pip,) = [entry["pip"] for entry in environment["dependencies"] if isinstance(entry, dict)]
+    lines = [line for line in (ROOT / "envs/requirements.txt").read_text().splitlines() if line and not line.startswith("#")]
+    assert by_pip == lines

@@ -1,0 +1,218 @@
+"""The whole workflow, run for real; what triggers a rerun; kills. Cases H1, H3, H5, H7, H11."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet
+import pytest
+
+from .conftest import copy_project, environment, planned_rules, snakemake
+
+TABLES = [f"results/table{number}.{ending}" for number in range(1, 5) for ending in ("csv", "md", "tex")]
+FIGURES = [f"results/fig{number}.{ending}" for number in range(1, 7) for ending in ("pdf", "png", "csv")]
+EVERY_FIGURE_AND_TABLE = {f"fig{number}" for number in range(1, 7)} | {f"table{number}" for number in range(1, 5)}
+
+
+def digests(project: Path, pattern: str) -> dict[str, str]:
+    """Relative path → sha256 of the files that match."""
+    return {str(path.relative_to(project)): hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(project.glob(pattern))}
+
+
+def start_endless_training(project: Path) -> subprocess.Popen[bytes]:
+    """The study with trainings that do not end by themselves, in a process group of its own."""
+    command = ["snakemake", "all", "--configfile", "tiny.yaml", "--config", 'training={"maximum_epochs":100000,"patience":100000}']
+    return subprocess.Popen(
+        command, cwd=project, env=environment(), start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT
+    )
+
+
+def test_all_outputs_are_there_and_a_second_run_does_nothing(finished: Path):
+    """Also H5: the path holds a space and an é, the log's name a space, the ids both."""
+    for path in TABLES + FIGURES:
+        assert (finished / path).stat().st_size > 0, path
+    again = snakemake(finished, "all")
+    assert again.returncode == 0 and "Nothing to be done" in again.stdout
+
+
+def test_results_say_what_they_stand_on(finished: Path):
+    """Table 1 agrees with the log that was written; n, seeds and spread are in every table's facts."""
+    log = pd.read_csv(finished / "data/tiny log.csv")
+    row = pd.read_csv(finished / "results/table1.csv").iloc[0]
+    assert (row["users"], row["items"], row["interactions"]) == (log["who"].nunique(), log["what"].nunique(), len(log))
+    accuracy = pd.read_csv(finished / "results/table2.csv")
+    assert set(accuracy["model"]) == {"sasrec", "gru4rec", "bert4rec", "popularity"}
+    assert (accuracy["users"] == 40).all() and (accuracy["seeds"] == 1).all()
+    assert accuracy.loc[accuracy["metric"] != "coverage", ["ci_low", "ci_high"]].notna().all(axis=None)
+    users = pyarrow.parquet.read_table(finished / "results/tiny/core/users.parquet").to_pydict()
+    assert set(users["user_id"]) == set(log["who"])
+
+
+def test_models_without_attention_are_named_not_missing(finished: Path):
+    """GRU4Rec has no attention block: its rows say n/a in tables 3 and 4."""
+    for table in ("table3", "table4"):
+        facts = pd.read_csv(finished / f"results/{table}.csv")
+        assert facts.loc[facts["model"] == "gru4rec", "note"].str.startswith("n/a").all()
+        assert "gru4rec" in (finished / f"results/{table}.md").read_text(encoding="utf-8")
+
+
+def test_scaling_by_one_is_the_plain_model(finished: Path):
+    """G17: the ranks of the sweep at λ = 1 are those of the evaluation and of the ordered shuffle, row by row."""
+    run = finished / "results/tiny/loo/sasrec/seed=3"
+    plain = pd.read_parquet(run / "ranks.parquet")
+    swept = pd.read_parquet(run / "rescale.parquet").query("part == 'test' and order == 'ordered' and residual_scale == 1.0")
+    ordered = pd.read_parquet(run / "shuffle.parquet").query("order == 'ordered'")
+    for column in ("target_rank", "last_rank", "last_but_one_rank"):
+        assert plain[column].tolist() == swept[column].tolist()
+    assert plain["target_rank"].tolist() == ordered["target_rank"].tolist()
+
+
+def test_two_runs_give_the_same_bytes(finished: Path, tmp_path: Path):
+    """Same config, same seed, same machine: equal tables, figures and result files, also with another number of cores."""
+    other = copy_project(tmp_path / "other")
+    done = snakemake(other, "--cores", "1", "all")
+    assert done.returncode == 0, done.stdout[-6000:]
+    for pattern in ("results/*.*", "results/*/*/*.parquet", "results/*/*/*/*/*"):
+        assert digests(other, pattern) == digests(finished, pattern)
+
+
+def test_one_figure_makes_only_what_it_needs(tmp_path: Path):
+    """A bare target, cores from the default profile."""
+    fresh = copy_project(tmp_path / "fresh")
+    planned = planned_rules(snakemake(fresh, "-n", "results/fig1.pdf").stdout)
+    assert planned == {"download": 1, "core_filter": 1, "split": 1, "train": 3, "shuffle": 3, "fig1": 1}
+
+
+def test_an_edit_of_the_training_script_reruns_training_and_what_follows(changed: Path):
+    """Convention 1: scripts and the modules they import are inputs."""
+    script = changed / "src/train.py"
+    script.write_text(script.read_text(encoding="utf-8").replace("torch.manual_seed(this.seed)", "torch.manual_seed(this.seed + 1)"))
+    planned = planned_rules(snakemake(changed, "-n", "all").stdout)
+    assert planned["train"] == 4 and planned["evaluate"] == 4 and planned["rescale"] == 3
+    assert "core_filter" not in planned and "split" not in planned and "table1" not in planned
+
+
+def test_an_edit_of_a_module_reruns_what_imports_it(changed: Path):
+    """Figures' style is not the training's business."""
+    module = changed / "src/lastitem/figures.py"
+    module.write_text(module.read_text(encoding="utf-8").replace('"font.size": 9', '"font.size": 10'))
+    assert set(planned_rules(snakemake(changed, "-n", "all").stdout)) == {f"fig{number}" for number in range(1, 7)} | {"all"}
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ("residual_scales=[0.0,1.0]", {"rescale", "table4", "fig4", "fig5", "fig6"}),
+        ("cutoffs=[1,10]", {"evaluate", "table2", "fig2"}),
+        ("shuffle_repeats=3", {"shuffle", "fig1"}),
+        ("map_positions=5", {"decompose", "table3", "fig3"}),
+        ("seeds=[4]", {"train", "evaluate", "shuffle", "decompose", "rescale"} | EVERY_FIGURE_AND_TABLE - {"table1"}),
+    ],
+)
+def test_a_changed_setting_reruns_what_depends_on_it(finished: Path, change: str, expected: set[str]):
+    """H3: and nothing else; a λ grid leaves the training alone."""
+    planned = planned_rules(snakemake(finished, "-n", "all", "--config", change).stdout)
+    assert set(planned) - {"all"} == expected
+
+
+def test_a_touched_file_reruns_nothing(changed: Path):
+    """H3: the content decides, not the time."""
+    for path in ("src/train.py", "config.yaml", "results/tiny/loo/train.parquet"):
+        os.utime(changed / path)
+    assert planned_rules(snakemake(changed, "-n", "all").stdout) == {}
+
+
+def test_a_changed_log_reruns_everything(changed: Path):
+    """A user's own file is an input of the download rule."""
+    log = changed / "data/tiny log.csv"
+    log.write_text(log.read_text(encoding="utf-8").replace("item 3,", "item 4,"), encoding="utf-8")
+    planned = planned_rules(snakemake(changed, "-n", "all").stdout)
+    assert planned["download"] == 1 and planned["train"] == 4
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ("modles: [sasrec]", ["modles", "sasrec", "did you mean 'models'", "allowed:"]),
+        ("p_core: -1", ["p_core", "-1", "at least 1"]),
+        ("datasets: [ml-10k]", ["datasets", "'ml-10k'", "did you mean 'ml-100k'", "allowed: ml-100k"]),
+        ("device: ${calc:__import__('os').system('touch pwned')}", ["device", "pwned", "must match"]),
+    ],
+)
+def test_a_wrong_config_stops_before_any_job(tmp_path: Path, config: str, told: list[str]):
+    """Key, value and what is allowed are named; H11: nothing in a config is evaluated."""
+    fresh = copy_project(tmp_path / "fresh")
+    (fresh / "wrong.yaml").write_text(config)
+    done = snakemake(fresh, "all", configfile="wrong.yaml")
+    assert done.returncode != 0
+    for words in told:
+        assert words in done.stdout
+    assert "Traceback" not in done.stdout and not (fresh / "results").exists() and not (fresh / "pwned").exists()
+
+
+def test_a_kill_in_training_loses_nothing(finished: Path, tmp_path: Path):
+    """H1: SIGKILL of the whole group while a model trains; `make results` clears the stale lock, waits for nobody, completes."""
+    project = copy_project(tmp_path / "killed")
+    for name in ("data", "results"):
+        shutil.copytree(finished / name, project / name, dirs_exist_ok=True)
+    shutil.copytree(finished / ".snakemake", project / ".snakemake")
+    run = start_endless_training(project)
+    log = project / "logs/train/tiny.loo.sasrec.seed=3.log"
+    deadline = time.monotonic() + 120
+    while not (log.exists() and "epoch" in log.read_text()):
+        assert time.monotonic() < deadline and run.poll() is None
+        time.sleep(0.2)
+    os.killpg(run.pid, signal.SIGKILL)
+    run.wait()
+    assert not (project / "results/tiny/loo/sasrec/seed=3/model.safetensors").exists()
+    locked = snakemake(project, "all")
+    assert locked.returncode != 0 and "lock" in locked.stdout.lower()
+    command = ["python", "src/wait_for_lock.py"]
+    waited = subprocess.run(command, cwd=project, env=environment(), text=True, capture_output=True, timeout=120)
+    assert waited.returncode == 0 and "clearing the lock" in waited.stdout
+    done = snakemake(project, "all")
+    assert done.returncode == 0, done.stdout[-4000:]
+    assert digests(project, "results/*.csv") == digests(finished, "results/*.csv")
+    assert not list(project.glob("results/**/.*partial*"))
+
+
+def test_two_runs_at_once(finished: Path, tmp_path: Path):
+    """H7: the second Snakemake says that the folder is locked; `make results` would wait for the first one instead."""
+    project = Path(shutil.copytree(finished, tmp_path / "busy"))
+    first = start_endless_training(project)
+    waiting = None
+    try:
+        deadline = time.monotonic() + 60
+        while not list(project.glob(".snakemake/locks/*")):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        second = snakemake(project, "all")
+        assert second.returncode != 0 and "lock" in second.stdout.lower()
+        command = ["python", "-u", "src/wait_for_lock.py"]
+        waiting = subprocess.Popen(command, cwd=project, env=environment(), text=True, stdout=subprocess.PIPE)
+        assert waiting.stdout is not None and str(first.pid) in waiting.stdout.readline()
+        assert waiting.poll() is None
+    finally:
+        os.killpg(first.pid, signal.SIGKILL)
+        first.wait()
+        if waiting is not None:
+            assert waiting.wait(timeout=60) == 0
+
+
+def test_each_run_knows_what_it_is(finished: Path):
+    """The description of a model names its run, its settings and the versions; the learning curve marks one best round."""
+    run = finished / "results/tiny/loo/sasrec/seed=3"
+    description = json.loads((run / "model.json").read_text(encoding="utf-8"))
+    assert description["run"] == {"dataset": "tiny", "split": "loo", "model": "sasrec", "seed": 3}
+    assert description["settings"]["hidden_size"] == 8 and description["training"]["maximum_epochs"] == 3
+    curve = pd.read_csv(run / "learning_curve.csv")
+    best = curve[curve["best"]]
+    assert len(curve) == 3 and best.iloc[-1]["validation_ndcg"] == curve["validation_ndcg"].max()
