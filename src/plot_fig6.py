@@ -10,7 +10,7 @@ import pandas as pd
 from lastitem import figures, tables
 from lastitem.errors import run
 from lastitem.runs import read_run_tables
-from lastitem.summaries import chosen_scales, recovery_curves
+from lastitem.summaries import Bootstrap, chosen_scales, recovery_curves, recovery_sweep
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -20,16 +20,18 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--cutoff", required=True, type=int, help="K")
     parser.add_argument("--tolerances", required=True, nargs="+", type=float, help="ε")
     parser.add_argument("--headline-tolerance", required=True, type=float, help="the ε of the panels on the left")
+    parser.add_argument("--resamples", required=True, type=int, help="bootstrap samples")
+    parser.add_argument("--bootstrap-seed", required=True, type=int)
     parser.add_argument("--pdf", required=True, help="output")
     parser.add_argument("--png", required=True, help="output")
     parser.add_argument("--csv", required=True, help="output: the numbers behind the figure")
     arguments = parser.parse_args(argv)
 
-    curves = recovery_curves(read_run_tables(arguments.rescale), arguments.cutoff)
-    choices = chosen_scales(curves, arguments.tolerances)
-    along = curves[(curves["part"] == "test") & curves["recovery"].notna()].assign(selection="along λ (test)")
-    tables.write_csv(pd.concat([along, choices], ignore_index=True), arguments.csv)
-    figures.save(figures.fig6(curves, choices, arguments.headline_tolerance, arguments.cutoff), arguments.pdf, arguments.png)
+    ranks = read_run_tables(arguments.rescale)
+    choices = chosen_scales(recovery_curves(ranks, arguments.cutoff), arguments.tolerances)
+    along = recovery_sweep(ranks, arguments.cutoff, Bootstrap(arguments.resamples, arguments.bootstrap_seed))
+    tables.write_csv(pd.concat([along.assign(selection="along λ (test)"), choices], ignore_index=True), arguments.csv)
+    figures.save(figures.fig6(along, choices, arguments.headline_tolerance, arguments.cutoff), arguments.pdf, arguments.png)
 
 
 if __name__ == "__main__":

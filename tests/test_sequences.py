@@ -1,7 +1,7 @@
 """Parts of a split on disk and in memory, padding, and batches.
 
-Cases of the fault catalogue: B13, D7 (the part about inputs; what training cuts is tested with the training), E17's and F17's order of
-the file.
+Cases of the fault catalogue: B13, D7 (inputs only; how training cuts sequences is tested with the training), F17 (nothing depends on
+the order of the file).
 """
 
 from __future__ import annotations

@@ -205,7 +205,7 @@ def fig5(curves: pd.DataFrame, cutoff: int) -> Figure:
     return figure
 
 
-def fig6(curves: pd.DataFrame, choices: pd.DataFrame, tolerance: float, cutoff: int) -> Figure:
+def fig6(sweep: pd.DataFrame, choices: pd.DataFrame, tolerance: float, cutoff: int) -> Figure:
     """Left: test accuracy and recovery along λ with the chosen λ and the oracle; right: ε against both."""
     runs = list(dict.fromkeys(choices[STUDY_COLUMNS].itertuples(index=False, name=None)))
     if not runs:
@@ -213,33 +213,23 @@ def fig6(curves: pd.DataFrame, choices: pd.DataFrame, tolerance: float, cutoff: 
     figure, axes = plt.subplots(len(runs), 2, figsize=(7.2, 2.5 * len(runs) + 0.8), squeeze=False)
     for row, study in enumerate(runs):
         left, right = axes[row]
-        own = curves[(curves[STUDY_COLUMNS] == list(study)).all(axis=1) & (curves["part"] == "test")].assign(
-            kept=lambda table: (
-                table["hit_rate"]
-                / table.groupby("seed")["hit_rate"].transform(
-                    lambda rates: rates.loc[table.loc[rates.index, "residual_scale"] == 1.0].iloc[0]
-                )
-            )
-        )
+        own = sweep[(sweep[STUDY_COLUMNS] == list(study)).all(axis=1)]
         own_choices = choices[(choices[STUDY_COLUMNS] == list(study)).all(axis=1)]
-        seeds = own["seed"].nunique()
-        for number, column in enumerate(("kept", "recovery")):
-            _seed_band(left, own, "residual_scale", column, number)
+        for number, column in enumerate(("hit_rate_kept", "recovery")):
+            _band(left, own[own["measure"] == column], COLOURS[number], LINES[number], MARKERS[number])
         chosen = own_choices[own_choices["tolerance"] == tolerance].groupby("selection")["residual_scale"].mean()
         for selection, style in (("validation", "-"), ("oracle (test)", ":")):
             left.axvline(chosen[selection], color="black", linestyle=style, linewidth=1)
         left.set_xlabel("residual scale λ")
         left.set_ylabel(f"{study[0]} ({study[1]})\n{_name(study[2])}: share")
-        size = own["recoverable"].mean()
-        left.set_title(
-            f"along λ; ε = {tolerance:g}, |R| = {size:,.0f} of n = {int(own['cases'].iloc[0]):,} users, {seeds} seed{'s' * (seeds > 1)}"
-        )
+        sizes = f"R: {own_choices['recoverable'].mean():,.0f} of n = {int(own_choices['cases'].iloc[0]):,} users{_seeds(own)}"
+        left.set_title(f"along λ; chosen for ε = {tolerance:g}\n{sizes}")
         for selection, fill in (("validation", "full"), ("oracle (test)", "none")):
-            picked = own_choices[own_choices["selection"] == selection].assign(
-                kept=lambda table: table["hit_rate"] / table["hit_rate_at_1"]
-            )
-            for number, column in enumerate(("kept", "recovery")):
-                _seed_band(right, picked, "tolerance", column, number, fill)
+            picked = own_choices[own_choices["selection"] == selection]
+            for number, column in enumerate(("hit_rate_kept", "recovery")):
+                at = picked.groupby("tolerance")[column].mean()
+                look = {"color": COLOURS[number], "linestyle": LINES[number], "marker": MARKERS[number], "fillstyle": fill}
+                right.plot(at.index, at, markersize=4, linewidth=1.2, **look)
         right.set_xlabel("tolerated loss of validation accuracy ε")
         right.set_title("at the λ chosen for each ε")
         for axis in (left, right):
@@ -254,18 +244,9 @@ def fig6(curves: pd.DataFrame, choices: pd.DataFrame, tolerance: float, cutoff: 
     figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=8)
     _title(
         figure,
-        "Choosing λ on validation: what test accuracy it keeps and what it recovers\nBands: range over seeds, where there are several.",
+        f"Choosing λ on validation: what test accuracy it keeps and what it recovers\n{SPREAD_NOTE} Right: mean over seeds.",
     )
     return figure
-
-
-def _seed_band(axis: Axes, table: pd.DataFrame, x: str, y: str, number: int, fill: str = "full") -> None:
-    by_x = table.groupby(x)[y].agg(["mean", "min", "max"])
-    colour = COLOURS[number]
-    axis.plot(
-        by_x.index, by_x["mean"], color=colour, linestyle=LINES[number], marker=MARKERS[number], markersize=4, fillstyle=fill, linewidth=1.2
-    )
-    axis.fill_between(by_x.index, by_x["min"], by_x["max"], color=colour, alpha=0.15, linewidth=0)
 
 
 def _band(axis: Axes, line: pd.DataFrame, colour: str, style: str, marker: str) -> None:

@@ -159,9 +159,9 @@ def recovery_curves(ranks: pd.DataFrame, cutoff: int) -> pd.DataFrame:
 
     Returns
     -------
-    One row per run, ``part`` (validation, test) and ``residual_scale``: ``cases``, ``hit_rate``, ``ndcg``, ``recoverable`` =
-    |R|, ``recovered`` = |R hit under λ|, ``recovery``, ``hits_won`` and ``hits_lost`` against λ = 1. The four columns of
-    recovery are empty for a model whose earlier positions hold no earlier prediction.
+    One row per run, ``part`` (validation, test) and ``residual_scale``: ``cases``, ``hit_rate``, ``hit_rate_kept``
+    (relative to λ = 1), ``ndcg``, ``recoverable`` = |R|, ``recovered`` = |R hit under λ|, ``recovery``, ``hits_won`` and
+    ``hits_lost`` against λ = 1. The columns of R are empty for a model whose earlier positions hold no earlier prediction.
     """
     rows = []
     ordered = ranks[ranks["order"] == "ordered"] if len(ranks) else ranks
@@ -180,6 +180,7 @@ def recovery_curves(ranks: pd.DataFrame, cutoff: int) -> pd.DataFrame:
                     scale,
                     len(rank),
                     hit.mean(),
+                    hit.sum() / hit_at_one.sum() if hit_at_one.any() else np.nan,
                     per_user("ndcg", rank, cutoff).mean(),
                     member.sum() if goes_back else np.nan,
                     (hit & member).sum() if goes_back else np.nan,
@@ -188,8 +189,32 @@ def recovery_curves(ranks: pd.DataFrame, cutoff: int) -> pd.DataFrame:
                     (~hit & hit_at_one).sum(),
                 )
             )
-    names = ["cases", "hit_rate", "ndcg", "recoverable", "recovered", "recovery", "hits_won", "hits_lost"]
+    names = ["cases", "hit_rate", "hit_rate_kept", "ndcg", "recoverable", "recovered", "recovery", "hits_won", "hits_lost"]
     return pd.DataFrame(rows, columns=[*RUN_COLUMNS, "part", "residual_scale", *names])
+
+
+def recovery_sweep(ranks: pd.DataFrame, cutoff: int, bootstrap: Bootstrap) -> pd.DataFrame:
+    """Along λ on the test part, with intervals: hit rate relative to λ = 1, and recovery.
+
+    Conditions: ``residual_scale`` and ``measure`` (``hit_rate_kept``, paired over users; ``recovery``, over the users in R).
+    Models without an earlier prediction to go back to are left out.
+    """
+    if ranks.empty:
+        return summarize(pd.DataFrame(columns=[*RUN_COLUMNS, "user"]), ["residual_scale", "measure"], bootstrap)
+    test = ranks[(ranks["part"] == "test") & (ranks["order"] == "ordered")]
+    back = [f"target_rank_back_{offset}" for offset in READOUT_OFFSETS[1:]]
+    at_one = test.loc[(test["residual_scale"] == 1.0) & (test[back] >= 0).all(axis=1), [*RUN_COLUMNS, "case", "target_rank", *back]]
+    at_one = at_one.assign(
+        hit_at_one=hits(at_one["target_rank"].to_numpy(), cutoff),
+        member=recoverable(at_one[["target_rank", *back]].to_numpy(), cutoff),
+    )
+    paired = test.merge(at_one[[*RUN_COLUMNS, "case", "hit_at_one", "member"]], on=[*RUN_COLUMNS, "case"], validate="many_to_one")
+    hit = hits(paired["target_rank"].to_numpy(), cutoff)
+    parts = [
+        _measured(paired, hit, paired["hit_at_one"], ["residual_scale"], measure="hit_rate_kept"),
+        _measured(paired, hit & paired["member"], paired["member"], ["residual_scale"], measure="recovery"),
+    ]
+    return summarize(pd.concat(parts), ["residual_scale", "measure"], bootstrap)
 
 
 def chosen_scales(curves: pd.DataFrame, tolerances: Sequence[float]) -> pd.DataFrame:
@@ -220,7 +245,7 @@ def chosen_scales(curves: pd.DataFrame, tolerances: Sequence[float]) -> pd.DataF
                         "selection": selection,
                         "residual_scale": choice.scale,
                         **{name: at[name] for name in ("cases", "recoverable", "recovered", "recovery", "hits_won", "hits_lost")},
-                        "hit_rate": at["hit_rate"],
+                        **{name: at[name] for name in ("hit_rate", "hit_rate_kept")},
                         "hit_rate_at_1": test.loc[1.0, "hit_rate"],
                         "ndcg": at["ndcg"],
                         "ndcg_at_1": test.loc[1.0, "ndcg"],

@@ -277,8 +277,10 @@ rule fig6:
         cutoff=config["headline_cutoff"],
         tolerances=config["accuracy_tolerances"],
         tolerance=config["headline_tolerance"],
+        bootstrap=config["bootstrap"],
     shell:
         "python {input.script:q} --rescale {input.rescale:q}"
         " --cutoff {params.cutoff}"
         " --tolerances {params.tolerances} --headline-tolerance {params.tolerance}"
+        " --resamples {params.bootstrap[resamples]} --bootstrap-seed {params.bootstrap[seed]}"
         " --pdf {output.pdf:q} --png {output.png:q} --csv {output.csv:q} > {log:q} 2>&1"

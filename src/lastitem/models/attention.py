@@ -83,8 +83,10 @@ class MultiHeadAttention(nn.Module):
         # The fused kernel of the CPU has no dropout; there the plain formula with cheap dropout is faster.
         if want_weights or (probability and q.device.type == "cpu"):
             allowed = mask if mask is not None else torch.ones(length, length, dtype=torch.bool, device=q.device).tril()
-            score = (q @ k.transpose(-2, -1)) * (q.shape[-1] ** -0.5)
-            weights = score.masked_fill(~allowed, -torch.inf).softmax(dim=-1)
+            # The scale is applied to the queries and the mask added in place: each pass over [B, H, L, L] costs as much as a product.
+            score = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)
+            score += torch.zeros(allowed.shape, device=q.device).masked_fill_(~allowed, -torch.inf)
+            weights = score.softmax(dim=-1)
             mixed = dropout(weights, probability, self.training) @ v
         else:
             mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=probability, is_causal=mask is None)

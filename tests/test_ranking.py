@@ -1,0 +1,348 @@
+"""Full-catalogue ranking against a literal full sort, its seen filter, last-item ranks and earlier read-outs.
+
+Cases of the fault catalogue: B9 (also in test_interactions.py), C9, C13, D5, D9, D11, F3, F5, F9, F11, F13 (in test_metrics.py), F15, F19,
+G1, G3. Not applicable: F1 (there is no sampled ranking to mix in), D9's seen matrix padded with 0 (seen items are a flat list), D11's
+endless negative sampling (training, not ranking).
+"""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import evaluate as evaluate_script
+from lastitem.errors import InputError
+from lastitem.metrics import coverage, per_user
+from lastitem.models.popularity import Popularity
+from lastitem.models.registry import build, save
+from lastitem.ranking import rank
+from lastitem.runs import read_run_tables
+from lastitem.sequences import write_part
+from lastitem.summaries import Bootstrap, last_item_hit_rates
+from tests import literal
+
+torch.set_num_threads(1)
+
+MODELS = {
+    "sasrec post": ("sasrec", {"block_order": "post"}),
+    "sasrec pre": ("sasrec", {"block_order": "pre"}),
+    "bert4rec": ("bert4rec", {}),
+    "gru4rec": ("gru4rec", {"layers": 2}),
+}
+
+
+def untrained(name: str, items: int, maximum_length: int = 9):
+    """A small model with spread-out weights, so that the order of the input matters to its scores."""
+    architecture, settings = MODELS[name]
+    torch.manual_seed(1)
+    sizes = {"hidden_size": 8} if architecture == "gru4rec" else {"hidden_size": 8, "blocks": 2, "heads": 2}
+    model = build(architecture, items, {**settings, **sizes, "maximum_length": maximum_length})
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.normal_(std=0.5)
+    return model
+
+
+def random_cases(generator: np.random.Generator, items: int, count: int, longest: int):
+    """Random histories and targets: (cases, histories, targets)."""
+    histories = [generator.integers(1, items + 1, generator.integers(1, longest + 1)).tolist() for _ in range(count)]
+    targets = generator.integers(1, items + 1, count).tolist()
+    return literal.held_out(histories, targets), histories, targets
+
+
+def files(folder, model, architecture: str, settings: dict, histories: list[list[int]], targets: list[int], **options: object) -> list[str]:
+    """Write a model and a test part, and give the arguments of evaluate.py."""
+    description = {"architecture": architecture, "items": model.items, "settings": settings}
+    save(model, description, folder / "model.safetensors", folder / "model.json")
+    whole = [[*history, target] for history, target in zip(histories, targets, strict=True)]
+    length = np.array([len(sequence) for sequence in whole])
+    flat = np.array([item for sequence in whole for item in sequence], dtype=np.int32)
+    offsets = np.concatenate(([0], np.cumsum(length)))
+    write_part(folder / "test.parquet", flat, np.arange(len(flat)), offsets, length, (np.arange(len(whole)), length - 1))
+    write_part(folder / "train.parquet", flat, np.arange(len(flat)), offsets, length - 1)
+    named = {
+        **{"dataset": "toy", "split": "loo", "model": "some", "seed": 1, "threads": 1},
+        **{"weights": folder / "model.safetensors", "description": folder / "model.json"},
+        **{"test": folder / "test.parquet", "train": folder / "train.parquet", "filter-seen": "true"},
+        **{"ranks": folder / "ranks.parquet", "summary": folder / "summary.json", **options},
+    }
+    return [str(part) for name, value in named.items() for part in (f"--{name}", value)]
+
+
+class TestAgainstFullSort:
+    @pytest.mark.parametrize("filter_seen", [False, True])
+    def test_hand_set_scores_with_many_ties(self, filter_seen):
+        """Random whole-number tables: ranks at four read-outs, lists, scores, last items; exact, ties by item id."""
+        generator = np.random.default_rng(3)
+        for _ in range(60):
+            items, maximum_length = int(generator.integers(1, 20)), int(generator.integers(1, 7))
+            table = generator.integers(0, generator.integers(1, 6), (items + 1, items))
+            cases, histories, targets = random_cases(generator, items, count=int(generator.integers(1, 12)), longest=9)
+            list_length = int(generator.integers(1, 25))
+            found = rank(
+                literal.TableModel(table, maximum_length),
+                cases,
+                filter_seen=filter_seen,
+                offsets=(0, 1, 2, 3),
+                list_length=list_length,
+                chunk_rows=int(generator.integers(1, 6)),
+            )
+            for case, (history, target) in enumerate(zip(histories, targets, strict=True)):
+                kept, removed = history[-maximum_length:], set(history) if filter_seen else set()
+                for offset in range(4):
+                    readable = offset < len(kept)
+                    order = literal.ranking(table[kept[len(kept) - 1 - offset]].tolist(), removed) if readable else []
+                    assert found.target[case, offset] == literal.rank_in(order, target)
+                order = literal.ranking(table[kept[-1]].tolist(), removed)[:list_length]
+                assert found.lists[case].tolist() == order + [0] * (list_length - len(order))
+                assert found.scores[case, : len(order)].tolist() == [table[kept[-1], item - 1] for item in order]
+                assert np.isnan(found.scores[case, len(order) :]).all()
+                unfiltered = literal.ranking(table[kept[-1]].tolist())
+                assert found.last[case] == literal.rank_in(unfiltered, history[-1])
+                assert found.last_but_one[case] == (literal.rank_in(unfiltered, kept[-2]) if len(kept) > 1 else 0)
+
+    @pytest.mark.parametrize("filter_seen", [False, True])
+    @pytest.mark.parametrize("name", sorted(MODELS))
+    def test_real_models_without_padding(self, name, filter_seen):
+        """Every history encoded alone and sorted in full gives the ranks and lists of the batched ranking."""
+        model = untrained(name, items=40)
+        cases, histories, targets = random_cases(np.random.default_rng(4), 40, count=60, longest=14)
+        found = rank(model, cases, filter_seen=filter_seen, list_length=10)
+        for case, (history, target) in enumerate(zip(histories, targets, strict=True)):
+            scores, removed = literal.scores(model, history), set(history) if filter_seen else set()
+            order = literal.ranking(scores, removed)
+            assert found.target[case, 0] == literal.rank_in(order, target)
+            assert found.lists[case].tolist() == order[:10]
+            assert found.scores[case] == pytest.approx([scores[item - 1] for item in order[:10]], abs=1e-4)
+            assert found.last[case] == literal.rank_in(literal.ranking(scores), history[-1])
+            assert found.last_but_one[case] == (literal.rank_in(literal.ranking(scores), history[-2]) if len(history) > 1 else 0)
+        assert len(set(map(tuple, found.lists.tolist()))) > 30  # D5: users do not all get one list
+
+    @pytest.mark.parametrize("name", [name for name in sorted(MODELS) if name != "bert4rec"])
+    def test_earlier_readouts_are_the_predictions_of_shorter_inputs(self, name):
+        """Of a causal model: moving the read-out back by o reads what the model says without the newest o items."""
+        model = untrained(name, items=40)
+        assert model.reads_prefixes
+        cases, histories, targets = random_cases(np.random.default_rng(5), 40, count=40, longest=12)
+        found = rank(model, cases, filter_seen=True, offsets=(0, 1, 2, 3))
+        for case, (history, target) in enumerate(zip(histories, targets, strict=True)):
+            for offset in range(4):
+                if offset < min(len(history), model.input_length):
+                    order = literal.ranking(literal.scores(model, history, back=offset), set(history))
+                    assert found.target[case, offset] == literal.rank_in(order, target)
+                else:
+                    assert found.target[case, offset] == 0
+        assert (found.target[:, 3] == 0).sum() > (found.target[:, 0] == 0).sum()
+
+    def test_popularity_ranks_by_count_then_id(self):
+        model = Popularity(5)
+        model.counts[:] = torch.tensor([3.0, 9.0, 3.0, 0.0, 9.0])
+        found = rank(model, literal.held_out([[2], [4]], [5, 3]), filter_seen=True, list_length=5)
+        assert found.lists.tolist() == [[5, 1, 3, 4, 0], [2, 5, 1, 3, 0]]
+        assert found.target.tolist() == [[1], [4]]
+
+
+class TestInvariance:
+    @pytest.mark.parametrize("name", sorted(MODELS))
+    def test_d9_chunks_and_the_order_of_users_do_not_change_anything(self, name):
+        """One at a time, seven at a time, all at once, and shuffled: the same ranks and lists for every user."""
+        model = untrained(name, items=60)
+        generator = np.random.default_rng(6)
+        cases, _, _ = random_cases(generator, 60, count=80, longest=14)
+        whole = rank(model, cases, filter_seen=True, offsets=(0, 1), list_length=20)
+        mixed = generator.permutation(80)
+        for chunk_rows, order in ((1, np.arange(80)), (7, np.arange(80)), (1024, mixed), (3, mixed)):
+            found = rank(model, cases.select(order), filter_seen=True, offsets=(0, 1), list_length=20, chunk_rows=chunk_rows)
+            for part in ("target", "last", "last_but_one", "unchanged", "lists"):
+                assert np.array_equal(getattr(found, part), getattr(whole, part)[order]), part
+
+    def test_d9_bounds_of_memory_do_not_change_anything(self, monkeypatch):
+        model = untrained("sasrec post", items=60)
+        cases, _, _ = random_cases(np.random.default_rng(7), 60, count=50, longest=14)
+        whole = rank(model, cases, filter_seen=True, list_length=20)
+        monkeypatch.setattr("lastitem.ranking.MAXIMUM_SCORES", 130)
+        monkeypatch.setattr("lastitem.ranking.MAXIMUM_POSITIONS", 11)
+        found = rank(model, cases, filter_seen=True, list_length=20)
+        assert np.array_equal(found.target, whole.target)
+        assert np.array_equal(found.lists, whole.lists)
+
+    def test_f11_dropout_is_off_and_twice_is_the_same(self):
+        """Also for a model that was left in training mode with a high dropout."""
+        torch.manual_seed(0)
+        model = build("sasrec", 30, {"hidden_size": 8, "dropout": 0.7, "maximum_length": 8}).train()
+        cases, _, _ = random_cases(np.random.default_rng(8), 30, count=30, longest=8)
+        first, second = (rank(model.train(), cases, filter_seen=False, list_length=5) for _ in range(2))
+        assert np.array_equal(first.target, second.target)
+        assert np.array_equal(first.scores, second.scores)
+
+
+class TestTies:
+    def test_f3_all_equal_scores_rank_by_id_and_do_not_favour_the_target(self):
+        """Every item as target once under a zeroed model: its rank is its id, and HR@10 is 10 of 50."""
+        model = untrained("sasrec post", items=50)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.zero_()
+        cases = literal.held_out([[1, 2, 3]] * 50, list(range(1, 51)))
+        found = rank(model, cases, filter_seen=False, list_length=50)
+        assert found.target[:, 0].tolist() == list(range(1, 51))
+        assert per_user("hr", found.target[:, 0], 10).mean() == pytest.approx(10 / 50)
+        assert (found.lists == np.arange(1, 51)).all()
+
+    @pytest.mark.parametrize(("items", "size"), [(5, 64), (50, 8), (97, 64), (1683, 8)])
+    @pytest.mark.parametrize("chunk_rows", [1, 2, 3, 1024])
+    def test_f3_equal_item_vectors_tie_whatever_the_chunk(self, items, size, chunk_rows):
+        """Items with one and the same vector have one and the same score, also where the product is rounded."""
+        torch.manual_seed(0)
+        model = build("gru4rec", items, {"hidden_size": size, "maximum_length": 12})
+        with torch.no_grad():
+            model.embedding.weight[1:] = torch.randn(size)
+        histories = [[1] * length for length in range(1, 12)]
+        found = rank(model, literal.held_out(histories, [items] * 11), filter_seen=False, list_length=items, chunk_rows=chunk_rows)
+        assert found.target[:, 0].tolist() == [items] * 11
+        assert found.last.tolist() == [1] * 11
+        assert (found.lists == np.arange(1, items + 1)).all()
+
+
+class TestSeenFilter:
+    @staticmethod
+    def prefer(*order: int, items: int = 8) -> literal.TableModel:
+        """A model that ranks ``order`` first, then the others by id."""
+        table = np.zeros((items + 1, items))
+        for place, item in enumerate(order):
+            table[:, item - 1] = len(order) - place
+        return literal.TableModel(table, maximum_length=2)
+
+    def test_removes_the_whole_history_not_only_what_the_model_sees(self):
+        """The model reads two items; the two before them are seen as well."""
+        found = rank(self.prefer(1, 2, 3, 4, 5), literal.held_out([[1, 2, 3, 4]], [5]), filter_seen=True, list_length=3)
+        assert found.target.tolist() == [[1]]
+        assert found.lists.tolist() == [[5, 6, 7]]
+
+    def test_c9_a_target_seen_before_is_lost_to_the_filter_and_only_to_it(self):
+        """Item 3 comes back: a hit without the filter, impossible with it; its own last occurrence filters nothing."""
+        cases = literal.held_out([[3, 1], [1, 2]], [3, 3])
+        model = self.prefer(3)
+        assert rank(model, cases, filter_seen=False).target.tolist() == [[1], [1]]
+        assert rank(model, cases, filter_seen=True).target.tolist() == [[0], [1]]
+
+    def test_c9_f19_targets_lost_and_cold_are_counted_in_the_summary(self, tmp_path):
+        """Of four targets one was seen before by its user, and one is in no user's training part."""
+        torch.manual_seed(0)
+        settings = {"hidden_size": 8, "maximum_length": 5}
+        model = build("gru4rec", 12, settings)
+        histories, targets = [[1, 2], [3, 4], [5, 3, 4], [9, 2]], [9, 3, 9, 12]
+        evaluate_script.main(files(tmp_path, model, "gru4rec", settings, histories, targets, cutoffs=10))
+        summary = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
+        assert summary["ranking"] == "full catalogue"
+        assert summary["filter_seen"] is True
+        assert (summary["users"], summary["targets"], summary["items"]) == (4, 4, 12)
+        assert summary["targets_lost_to_filter"] == 1
+        assert summary["cold_targets"] == 1
+        table = pd.read_parquet(tmp_path / "ranks.parquet")
+        assert table["target"].tolist() == targets
+        assert (table["target_rank"] == 0).tolist() == [False, True, False, False]
+        assert table["cold"].tolist() == [False, False, False, True]
+        assert table["input_length"].tolist() == [2, 2, 3, 2]
+
+    def test_g1_last_item_hit_rates_ignore_the_filter(self):
+        """A model that copies the last item: HRLI is 1 with the filter on, though the lists never hold that item."""
+        cases, histories, _ = random_cases(np.random.default_rng(9), 15, count=30, longest=6)
+        model = literal.TableModel(literal.copying_table(15))
+        on, off = (rank(model, cases, filter_seen=filter_seen, list_length=10) for filter_seen in (True, False))
+        assert on.last.tolist() == off.last.tolist() == [1] * 30
+        assert on.last_but_one.tolist() == off.last_but_one.tolist()
+        for seen, listed in zip(histories, on.lists.tolist(), strict=True):
+            assert not set(seen) & set(listed)
+        assert (on.target <= off.target).all()
+
+    def test_g3_one_item_inputs_are_out_of_the_second_hit_rates_denominator(self, tmp_path):
+        """Two users with one input item among five: HRLI counts five users, HRL2I three."""
+        torch.manual_seed(0)
+        settings = {"hidden_size": 8, "maximum_length": 5}
+        model = build("sasrec", 8, settings)
+        histories = [[1], [2, 3], [4], [5, 6, 7], [1, 2]]
+        evaluate_script.main(files(tmp_path, model, "sasrec", settings, histories, [8] * 5, cutoffs=8))
+        ranks = read_run_tables([tmp_path / "ranks.parquet"])
+        assert (ranks["last_but_one_rank"] == 0).tolist() == [True, False, True, False, False]
+        rates = last_item_hit_rates(ranks, 8, Bootstrap(resamples=20)).set_index("measure")
+        assert rates["users"].to_dict() == {"HRLI": 5, "HRL2I": 3}
+        assert rates["value"].to_dict() == {"HRLI": 1.0, "HRL2I": 1.0}
+
+
+class TestLists:
+    @pytest.mark.parametrize("name", sorted(MODELS))
+    def test_f15_lists_of_everything_cover_the_catalogue_without_padding_or_mask(self, name):
+        """Also when the vectors of padding and mask point where every user's vector points."""
+        model = untrained(name, items=30)
+        with torch.no_grad():
+            model.embedding.weight *= 0.01
+            model.embedding.weight[0] = 100.0
+            if name == "bert4rec":
+                model.embedding.weight[31] = 100.0
+        cases, _, _ = random_cases(np.random.default_rng(10), 30, count=12, longest=6)
+        found = rank(model, cases, filter_seen=False, list_length=30)
+        assert (np.sort(found.lists, axis=1) == np.arange(1, 31)).all()
+        assert coverage(found.lists, items=30, cutoff=30) == 1.0
+
+    def test_d11_catalogue_smaller_than_k_and_almost_all_items_seen(self, tmp_path):
+        """12 items, K 10 and 100, a user who saw 11: short lists, and evaluate.py ends well."""
+        torch.manual_seed(0)
+        settings = {"hidden_size": 8, "maximum_length": 20}
+        model = build("bert4rec", 12, settings)
+        histories = [list(range(1, 12)), [3, 3, 3], list(range(1, 13))]
+        found = rank(model, literal.held_out(histories, [12, 1, 1]), filter_seen=True, list_length=100)
+        assert [int((row > 0).sum()) for row in found.lists] == [1, 11, 0]
+        assert found.lists[0, 0] == 12
+        assert found.target[:, 0].tolist()[::2] == [1, 0]
+        arguments = files(tmp_path, model, "bert4rec", settings, histories, [12, 1, 1])
+        evaluate_script.main([*arguments, "--cutoffs", "10", "100"])
+        shown = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))["coverage"]
+        assert shown["100"] == pytest.approx(11 / 12)
+        assert 10 / 12 <= shown["10"] <= 11 / 12
+
+
+class TestBadScores:
+    @pytest.mark.parametrize("name", sorted(MODELS))
+    def test_f5_one_nan_weight_in_a_checkpoint_is_an_error_and_nothing_is_written(self, name, tmp_path):
+        architecture, settings = MODELS[name]
+        settings = {**settings, "hidden_size": 8, "maximum_length": 6}
+        torch.manual_seed(0)
+        model = build(architecture, 15, settings)
+        with torch.no_grad():
+            model.embedding.weight[7, 3] = float("nan")
+        # Item 7 is in no history: it would only be an item that cannot be compared with any other.
+        arguments = files(tmp_path, model, architecture, settings, [[1, 2, 3], [4]], [5, 6], cutoffs=10)
+        with pytest.raises(InputError, match="NaN scores"):
+            evaluate_script.main(arguments)
+        assert not (tmp_path / "ranks.parquet").exists()
+        assert not (tmp_path / "summary.json").exists()
+
+    def test_f5_nan_at_an_earlier_readout_is_an_error_too(self):
+        model = literal.TableModel(np.zeros((6, 5)))
+        model.table[2] = float("nan")
+        cases = literal.held_out([[1, 2, 3]], [4])
+        assert rank(model, cases, filter_seen=False).target.tolist() == [[4]]
+        with pytest.raises(InputError, match="NaN scores"):
+            rank(model, cases, filter_seen=False, offsets=(0, 1))
+
+
+def test_an_attention_model_gets_the_residual_scale():
+    """λ changes the ranks of a model with attention, 1 is the plain model; one without attention is ranked all the same."""
+    cases, _, _ = random_cases(np.random.default_rng(12), 60, count=40, longest=9)
+    model = untrained("sasrec post", items=60)
+    plain, one, none = (
+        rank(model, cases, filter_seen=False, **scale).target for scale in ({}, {"residual_scale": 1.0}, {"residual_scale": 0.0})
+    )
+    assert np.array_equal(plain, one)
+    assert (plain != none).mean() > 0.5
+    gru = untrained("gru4rec", items=60)
+    assert np.array_equal(
+        rank(gru, cases, filter_seen=False, residual_scale=0.5).target,
+        rank(gru, cases, filter_seen=False).target,
+    )
