@@ -6,10 +6,9 @@ import argparse
 from collections.abc import Sequence
 
 import numpy as np
-import pyarrow.parquet
 
 from lastitem.errors import InputError, run
-from lastitem.files import write_json
+from lastitem.files import read_parquet, write_json
 from lastitem.sequences import write_part
 from lastitem.splits import SPLITS, TARGETS, VALIDATION_KINDS, global_temporal_split, leave_one_out, target_positions
 
@@ -30,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--counts", required=True, help="output: thresholds and counts (JSON)")
     arguments = parser.parse_args(argv)
 
-    table = pyarrow.parquet.read_table(arguments.interactions)
+    table = read_parquet(arguments.interactions)
     user, item, timestamp = (table[column].to_numpy() for column in ("user", "item", "timestamp"))
     offsets = np.searchsorted(user, np.arange(int(user[-1]) + 2)).astype(np.int64)
     if arguments.kind == "loo":

@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 import pandas as pd
-import pyarrow.parquet
 import torch
 from tqdm import tqdm
 
 from lastitem import __version__, device
 from lastitem.errors import run
-from lastitem.files import write_aside
+from lastitem.files import read_parquet, write_aside
 from lastitem.models.registry import ARCHITECTURES, build, save
 from lastitem.runs import Run
 from lastitem.sequences import read_held_out, read_training
@@ -42,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     place = device.configure(arguments)
     torch.manual_seed(this.seed)
     settings = TrainingSettings.from_mapping(arguments.training)
-    items = pyarrow.parquet.read_metadata(arguments.items).num_rows
+    items = read_parquet(arguments.items).num_rows
     model = build(arguments.architecture, items, arguments.settings)
     name = f"{this.dataset} {this.split} {this.model} seed={this.seed}"
     with tqdm(total=settings.maximum_epochs, desc=name, unit="epoch", disable=None) as progress:

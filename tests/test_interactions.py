@@ -396,6 +396,14 @@ class TestTies:
         assert len(count) == 6
         assert sum((seen - 1000) ** 2 / 1000 for seen in count.values()) < 25
 
+    def test_random_order_of_a_user_does_not_depend_on_the_events_of_others(self, tmp_path):
+        tied = [("b", str(item), START) for item in range(12)]
+        orders = [
+            sequences(core_of(tmp_path, [*(("a", str(item), START) for item in range(count)), *tied], 1, "random", seed=3))["b"]
+            for count in (1, 2, 7)
+        ]
+        assert orders[0] == orders[1] == orders[2]
+
     def test_random_order_moves_only_ties(self, tmp_path):
         rows = [("u", str(item), START + item) for item in range(20)]
         assert sequences(core_of(tmp_path, rows, 1, "random", seed=2)) == sequences(core_of(tmp_path, rows, 1, "file"))

@@ -9,6 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet
+
 from lastitem.errors import InputError
 
 
@@ -33,6 +36,26 @@ def write_aside(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.replace(aside, path)
     finally:
         aside.unlink(missing_ok=True)
+
+
+def write_parquet(path: str | os.PathLike[str], table: pa.Table) -> None:
+    """Write a Parquet file aside and rename it.
+
+    The file is opened here and not by pyarrow, which cannot take a path with other than ASCII letters in every locale.
+    """
+    with write_aside(path) as aside, aside.open("wb") as stream:
+        pyarrow.parquet.write_table(table, stream)
+
+
+def read_parquet(path: str | os.PathLike[str]) -> pa.Table:
+    """Read a Parquet file; :class:`InputError` names it if it is missing or damaged."""
+    try:
+        with open(path, "rb") as stream:
+            return pyarrow.parquet.read_table(stream)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except pa.ArrowInvalid as error:
+        raise InputError(f"{path}: not a readable Parquet file ({error}); delete it to have it made anew") from None
 
 
 def write_json(path: str | os.PathLike[str], content: Any) -> None:

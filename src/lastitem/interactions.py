@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import zipfile
+import zlib
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -17,11 +18,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
-import pyarrow.parquet
 from numpy.typing import NDArray
 
 from lastitem.errors import InputError
-from lastitem.files import write_aside
+from lastitem.files import write_parquet
 from lastitem.randomness import STREAM_TIES, hash_keys
 
 TIE_ORDERS = ("file", "item", "random")
@@ -117,15 +117,17 @@ def read_interactions(path: str | Path, form: Mapping[str, Any]) -> Interactions
             )
         except pa.ArrowInvalid as error:
             raise InputError(f"{name}: cannot be read as delimited text: {error}") from None
-        except (gzip.BadGzipFile, EOFError, zipfile.BadZipFile) as error:
+        except (gzip.BadGzipFile, EOFError, zipfile.BadZipFile, zlib.error) as error:
             raise InputError(f"{name}: the archive is damaged ({error}); delete it to have it fetched again") from None
     for key, column in columns.items():
         if column not in table.column_names:
             found = ", ".join(table.column_names) if header else f"{table.num_columns} columns, numbered from 0"
             raise InputError(f"{name}: no column {form['columns'][key]!r} for {key}; found: {found}")
+        if table.column_names.count(column) > 1:
+            raise InputError(f"{name}: the column {column!r} for {key} occurs more than once in the header; rename all but one")
 
     user, item, time = (table[columns[key]] for key in ("user", "item", "timestamp"))
-    whole_number = pc.match_substring_regex(time, r"^[+-]?\d{1,18}(\.0*)?$")
+    whole_number = pc.match_substring_regex(time, r"^-?\d{1,18}(\.0*)?$")
     filled = pc.and_(pc.not_equal(user, ""), pc.not_equal(item, ""))
     good = pc.and_(whole_number, filled)
     bad_rows = {
@@ -267,8 +269,7 @@ def write_core(core: Core, interactions: str | Path, users: str | Path, items: s
         (items, {"item": np.arange(1, len(core.item_ids) + 1, dtype=np.int32), "item_id": core.item_ids}),
     )
     for path, columns in maps:
-        with write_aside(path) as aside:
-            pyarrow.parquet.write_table(pa.table(columns), aside)
+        write_parquet(path, pa.table(columns))
 
 
 def _open(path: Path, member: str | None, stack: ExitStack) -> IO[bytes]:

@@ -76,7 +76,7 @@ def rank(
     offsets : how far to move the read-out back; the first must be 0.
     reorder : permutes each truncated input.
     list_length : K; 0 makes no lists.
-    chunk_rows : most cases in one chunk; results do not depend on it.
+    chunk_rows : most cases in one chunk; bounds memory. Results do not depend on it, up to the rounding of nearly equal scores.
 
     Raises
     ------
@@ -94,7 +94,8 @@ def rank(
     rows = max(1, min(chunk_rows, MAXIMUM_SCORES // max(1, model.items)))
     for index in batches_by_length(cases, model.input_length, rows, MAXIMUM_POSITIONS):
         items, length = pad(cases, index, model.input_length)
-        own = [items.gather(1, (length - back).clamp(min=0)[:, None]).squeeze(1) for back in (1, 2)]
+        history = cases.end[index] - cases.start[index]
+        own = [torch.from_numpy(cases.items[cases.end[index] - np.minimum(back, history)].astype(np.int64)) for back in (1, 2)]
         if reorder is not None:
             items, unchanged[index] = reorder(items, length, cases.user[index])
         items, length = items.to(device), length.to(device)
@@ -103,13 +104,13 @@ def rank(
         at_readout = model.readout(length)
         everyone = torch.arange(len(index), device=device)
         for column, offset in enumerate(offsets):
-            scores = hidden[everyone, (at_readout - offset).clamp(min=0)] @ vectors.T
+            scores = _scores(hidden[everyone, (at_readout - offset).clamp(min=0)], vectors)
             if bool(torch.isnan(scores).any()):
                 raise InputError("the model gives NaN scores: its weights are damaged or training diverged; train it anew")
             if offset == 0:
                 last[index] = _rank_of(scores, own[0].to(device)).cpu()
                 second = _rank_of(scores, own[1].to(device))
-                last_but_one[index] = torch.where(length > 1, second, NO_RANK).cpu()
+                last_but_one[index] = np.where(history > 1, second.cpu().numpy(), NO_RANK)
             if filter_seen:
                 _remove_seen(scores, cases, index)
             found = _rank_of(scores, wanted)
@@ -117,6 +118,14 @@ def rank(
             if offset == 0 and lists is not None and list_scores is not None:
                 lists[index], list_scores[index] = _best(scores, list_length)
     return Ranks(target, last, last_but_one, unchanged, lists, list_scores)
+
+
+def _scores(hidden: Tensor, vectors: Tensor) -> Tensor:
+    # A product with a single row takes another kernel, which rounds equal item vectors differently: equal scores
+    # would no longer be equal.
+    if len(hidden) == 1:
+        return (hidden.expand(2, -1) @ vectors.T)[:1]
+    return hidden @ vectors.T
 
 
 def _rank_of(scores: Tensor, item: Tensor) -> Tensor:

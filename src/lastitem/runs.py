@@ -11,10 +11,9 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet
 
 from lastitem.errors import InputError
-from lastitem.files import write_aside
+from lastitem.files import read_parquet, write_parquet
 
 RUN_COLUMNS = ["dataset", "split", "model", "seed"]
 _METADATA_KEY = b"lastitem"
@@ -48,8 +47,7 @@ def write_run_table(path: str | Path, run: Run, columns: Mapping[str, Any], note
     """Write columns of equal length as Parquet; the run, and a note such as why there are no rows, go into the metadata."""
     table = pa.table(dict(columns))
     metadata = {_METADATA_KEY: json.dumps({**asdict(run), "note": note})}
-    with write_aside(path) as aside:
-        pyarrow.parquet.write_table(table.replace_schema_metadata(metadata), aside)
+    write_parquet(path, table.replace_schema_metadata(metadata))
 
 
 def read_run_tables(paths: Sequence[str | Path]) -> pd.DataFrame:
@@ -65,12 +63,7 @@ def read_run_tables(paths: Sequence[str | Path]) -> pd.DataFrame:
     """
     frames, empty = [], []
     for path in paths:
-        try:
-            table = pyarrow.parquet.read_table(path)
-        except FileNotFoundError:
-            raise InputError(f"{path}: no such file; the run it belongs to has not been evaluated") from None
-        except pa.ArrowInvalid as error:
-            raise InputError(f"{path}: not a readable Parquet file ({error}); delete it to have it made anew") from None
+        table = read_parquet(path)
         metadata = (table.schema.metadata or {}).get(_METADATA_KEY)
         if metadata is None:
             raise InputError(f"{path}: does not say which run it belongs to; delete it to have it made anew")

@@ -13,13 +13,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from lastitem.errors import InputError
-from lastitem.files import write_aside
+from lastitem.files import read_parquet, write_parquet
 from lastitem.splits import draw_users
 
 PADDING = 0
@@ -106,8 +105,7 @@ def write_part(
     if targets is not None:
         per_user = np.searchsorted(targets[0], np.append(users, len(length)))
         columns["targets"] = pa.ListArray.from_arrays(per_user.astype(np.int32), targets[1].astype(np.int32))
-    with write_aside(path) as aside:
-        pyarrow.parquet.write_table(pa.table(columns), aside)
+    write_parquet(path, pa.table(columns))
 
 
 def read_training(path: str | Path) -> Sequences:
@@ -172,12 +170,7 @@ def batches_by_length(sequences: Sequences, maximum_length: int, rows: int, posi
 
 
 def _read(path: str | Path, columns: list[str]) -> pa.Table:
-    try:
-        table = pyarrow.parquet.read_table(path)
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except pa.ArrowInvalid as error:
-        raise InputError(f"{path}: not a readable Parquet file ({error}); delete it to have it made anew") from None
+    table = read_parquet(path)
     missing = [column for column in columns if column not in table.column_names]
     if missing:
         raise InputError(f"{path}: no column {', '.join(missing)}; found: {', '.join(table.column_names)}")
