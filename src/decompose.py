@@ -35,6 +35,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     found = decompose(model, read_held_out(arguments.test), map_positions=arguments.map_positions, device=arguments.device)
     print(f"parts + left-out terms = output to {found.additivity_error:.1e} on the first batch (tolerance 1e-4)")
     print(f"{found.single_item_inputs:,} inputs with one item are left out; {len(found.user):,} are in")
+    if not len(found.user):
+        for path in (arguments.mixing, arguments.mixing_users, arguments.maps):
+            write_run_table(path, this, {}, note="every input has one item")
+        return
     layers = found.latest.shape[1]
 
     rows = []

@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     cases, training = read_held_out(arguments.test), read_training(arguments.train)
     found = rank(model, cases, filter_seen=arguments.filter_seen == "true", list_length=max(arguments.cutoffs), device=arguments.device)
     known = np.zeros(model.items + 1, dtype=bool)
-    known[training.items] = True
+    known[training.flattened] = True
     cold, lost = ~known[cases.target], found.target[:, 0] == NO_RANK
     this = Run.from_arguments(arguments)
     columns = {

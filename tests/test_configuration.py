@@ -150,8 +150,8 @@ def test_every_key_has_a_description():
         (["baselines"], ["random"], ["baselines", "'random'", "popularity"]),
         (["baselines"], ["sasrec"], ["baselines", "'sasrec'", "models"]),
         (["model_settings", "sasrec", "heads"], 3, ["model_settings.sasrec", "64", "3"]),
-        (["model_settings", "mine"], {"architecture": "sasrec", "hidden_size": 63}, ["model_settings.mine", "63", "2"]),
-        (["model_settings", "mine"], {"architecture": "bert4rec", "hidden_size": 9}, ["model_settings.mine", "9", "2"]),
+        (["model_settings", "mine"], {"architecture": "sasrec", "hidden_size": 63}, ["model_settings.mine", "'heads' is missing"]),
+        (["model_settings", "mine"], {"architecture": "bert4rec", "heads": 2}, ["model_settings.mine", "'hidden_size' is missing"]),
     ],
 )
 def test_each_fault_names_key_value_and_what_is_allowed(place, value, words):

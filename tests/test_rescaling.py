@@ -114,12 +114,18 @@ def test_choice_takes_the_largest_recovery_that_keeps_the_hit_rate():
     assert choose_scale(hit_rate, recovered, 0.2, members=10).scale == 0.2
 
 
-@pytest.mark.parametrize("rate", [1 / 3, 0.1, 17 / 193, 0.7])
-def test_an_equal_hit_rate_is_always_feasible(rate):
-    """Rounding in (1 − ε)·HR(1) must not rule out λ = 1 itself, nor one with the same hits, nor one exactly at the floor."""
-    for tolerance in (0.0, 0.005, 0.01, 0.02, 0.05, 0.1):
-        hit_rate = {0.5: rate, 0.7: rate * (1 - tolerance), 1.0: rate}
-        assert choose_scale(hit_rate, dict.fromkeys(hit_rate, 0.1), tolerance, members=3).feasible == [0.5, 0.7, 1.0]
+def test_a_hit_rate_exactly_at_the_floor_is_feasible():
+    """9 of 10 hits at ε = 0.1, 95 of 100 at 0.05 and so on: rounding in (1 − ε)·HR(1) must rule out none, λ = 1 itself least."""
+    below_in_floating_point = 0
+    for users in (10, 100, 193, 943):
+        for tolerance, numerator, denominator in ((0.0, 1, 1), (0.005, 199, 200), (0.01, 99, 100), (0.05, 19, 20), (0.1, 9, 10)):
+            for hit in range(denominator, users + 1, denominator):
+                kept = hit * numerator // denominator
+                hit_rate = {0.5: hit / users, 0.7: kept / users, 0.9: (kept - 1) / users, 1.0: hit / users}
+                feasible = choose_scale(hit_rate, dict.fromkeys(hit_rate, 0.1), tolerance, members=3).feasible
+                assert feasible == [0.5, 0.7, 1.0]
+                below_in_floating_point += kept / users < (1 - tolerance) * (hit / users)
+    assert below_in_floating_point > 10, "the cases must hold some that plain arithmetic gets wrong"
 
 
 def test_g19_ties_go_to_the_scale_nearest_one():

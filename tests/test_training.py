@@ -249,6 +249,19 @@ def test_the_curve_shows_the_mean_loss_per_label():
         assert line.loss == pytest.approx(expected / sum(len(history) - 1 for history in histories), rel=1e-5)
 
 
+def test_each_round_has_its_own_mean_loss():
+    """Two rounds of one epoch, and one round of both: the mean of the two is the one, and the second is below it."""
+    losses = []
+    for round_updates in (2, 4):
+        torch.manual_seed(0)
+        settings = TrainingSettings(batch_size=32, round_updates=round_updates, maximum_epochs=2, learning_rate=0.01)
+        model, sequences = small(dropout=0.0), sequences_of(cycle(64, ITEMS, seed=0))
+        losses.append([line.loss for line in train(model, sequences, hopeless_validation(), settings, filter_seen=True, seed=3)])
+    (first, second), (both,) = losses
+    assert both == pytest.approx((first + second) / 2)
+    assert second < both < first
+
+
 def test_report_gets_every_line_as_it_is_made():
     lines = []
     settings = TrainingSettings(batch_size=10, round_updates=3, maximum_epochs=3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,8 @@ def check(config: Mapping[str, Any], schema: str | Path) -> None:
     rules = yaml.safe_load(Path(schema).read_text(encoding="utf-8"))
     validator = jsonschema.Draft202012Validator(rules)
     _read_texts(config, validator)
-    faults = [line for error in sorted(validator.iter_errors(config), key=_place) for line in _explain(error)]
+    faults = [f"{place}: {value!r} is not a finite number" for place, value in _not_finite(config)]
+    faults += [line for error in sorted(validator.iter_errors(config), key=_place) for line in _explain(error)]
     if not faults:
         faults = list(_check_names(config))
     if faults:
@@ -48,6 +50,14 @@ def _read_texts(config: Any, validator: jsonschema.Draft202012Validator) -> None
             for step in way:
                 container = container[step]
             container[last] = value
+
+
+def _not_finite(config: Any, place: str = "") -> Iterable[tuple[str, float]]:
+    if isinstance(config, float) and not math.isfinite(config):
+        yield place[1:], config
+    elif isinstance(config, Mapping | list):
+        for key, value in config.items() if isinstance(config, Mapping) else enumerate(config):
+            yield from _not_finite(value, f"{place}.{key}")
 
 
 def _place(error: jsonschema.ValidationError) -> str:
@@ -98,9 +108,8 @@ def _check_names(config: Mapping[str, Any]) -> Iterable[str]:
         if config[key] not in config[among]:
             yield f"{key}: {config[key]!r} is not in {among}; allowed: {', '.join(map(str, config[among]))}"
     for name, settings in config["model_settings"].items():
-        size, heads = settings.get("hidden_size", 64), settings.get("heads", 1)
-        if size % heads:
-            yield f"model_settings.{name}: hidden_size {size} is not a multiple of heads {heads}"
+        if "heads" in settings and settings["hidden_size"] % settings["heads"]:
+            yield f"model_settings.{name}: hidden_size {settings['hidden_size']} is not a multiple of heads {settings['heads']}"
     for name, dataset in config["registry"].items():
         for source, entry in dataset["sources"].items():
             form = entry["form"]

@@ -14,6 +14,7 @@ from typing import Any
 
 import requests
 import tenacity
+import urllib3
 from tqdm import tqdm
 
 from lastitem.errors import InputError
@@ -75,12 +76,16 @@ def _fetch(source: Mapping[str, Any], out: Path) -> str:
         return f"package {source['package']}"
     try:
         _fetch_url(source["url"], out)
+    except urllib3.exceptions.HTTPError as error:
+        raise SourceError(f"{source['url']}: the transfer broke off ({error})") from None
     except requests.RequestException as error:
         raise SourceError(f"{source['url']}: {_reason(error)}") from None
     return str(source["url"])
 
 
 def _is_temporary(error: BaseException) -> bool:
+    if isinstance(error, urllib3.exceptions.HTTPError):
+        return True
     if isinstance(error, requests.HTTPError):
         return error.response.status_code >= 500 or error.response.status_code == 429
     # A host that cannot be reached at all is given up at once, so that the next source gets its turn.
@@ -94,12 +99,12 @@ def _is_temporary(error: BaseException) -> bool:
     reraise=True,
 )
 def _fetch_url(url: str, out: Path) -> None:
-    with requests.get(url, stream=True, timeout=(CONNECT_SECONDS, READ_SECONDS)) as response:
+    with requests.get(url, stream=True, headers={"Accept-Encoding": "identity"}, timeout=(CONNECT_SECONDS, READ_SECONDS)) as response:
         response.raise_for_status()
         # Content-Length counts encoded bytes; a file that is itself compressed must arrive as it is.
         size = int(response.headers.get("Content-Length", 0)) or None
         with out.open("wb") as file, tqdm(total=size, unit="B", unit_scale=True, desc="download", disable=None) as progress:
-            for block in response.iter_content(_BLOCK):
+            for block in response.raw.stream(_BLOCK, decode_content=False):
                 file.write(block)
                 progress.update(len(block))
 
@@ -114,6 +119,8 @@ def _fetch_package(requirement: str, out: Path) -> None:
             "--quiet",
             "--disable-pip-version-check",
             "--no-deps",
+            "--only-binary",
+            ":all:",
             "--dest",
             folder,
             requirement,

@@ -141,10 +141,9 @@ def _rank_of(scores: Tensor, item: Tensor) -> Tensor:
 
 
 def _remove_seen(scores: Tensor, cases: HeldOut, index: NDArray[np.int64]) -> None:
-    length = cases.end[index] - cases.start[index]
-    row = np.repeat(np.arange(len(index)), length)
-    within = np.arange(len(row)) - np.repeat(np.cumsum(length) - length, length)
-    seen = cases.items[np.repeat(cases.start[index], length) + within].astype(np.int64) - 1
+    chosen = cases.select(index)
+    row = np.repeat(np.arange(len(index)), chosen.length)
+    seen = chosen.flattened.astype(np.int64) - 1
     scores[torch.from_numpy(row).to(scores.device), torch.from_numpy(seen).to(scores.device)] = -torch.inf
 
 

@@ -46,6 +46,13 @@ class Sequences:
         """int64 [n]: number of items of each sequence."""
         return self.end - self.start
 
+    @property
+    def flattened(self) -> NDArray[np.int32]:
+        """int32 [Σ length]: the items of all sequences, one after another."""
+        length = self.length
+        within = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
+        return self.items[np.repeat(self.start, length) + within]
+
     def select(self, index: NDArray[np.int64]) -> Sequences:
         """The sequences at ``index``, in that order."""
         return Sequences(self.items, self.start[index], self.end[index], self.user[index])

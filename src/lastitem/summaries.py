@@ -120,6 +120,8 @@ def shuffle_effects(shuffled: pd.DataFrame, metric: str, cutoff: int, bootstrap:
 
 def mixing_at_readout(users: pd.DataFrame, bootstrap: Bootstrap, conditions: Sequence[str] = ()) -> pd.DataFrame:
     """Mean mixing ratio at the read-out position (conditions ``layer``, ``part`` and ``conditions``)."""
+    if users.empty:
+        return summarize(users.reindex(columns=[*RUN_COLUMNS, "user"]), [*conditions, "layer", "part"], bootstrap)
     known = users[users["latest"].notna()]
     return summarize(
         _measured(known, known["latest"], np.ones(len(known)), [*conditions, "layer", "part"]), [*conditions, "layer", "part"], bootstrap
@@ -139,6 +141,8 @@ def sweep(ranks: pd.DataFrame, cutoff: int, bootstrap: Bootstrap) -> pd.DataFram
 
     Conditions: ``residual_scale`` and ``measure`` (``NDCG``, ``HR``, ``HRLI``, ``HRL2I``, ``NDCG partial``, ``NDCG full``).
     """
+    if ranks.empty:
+        return summarize(ranks, ["residual_scale", "measure"], bootstrap)
     test = ranks[ranks["part"] == "test"]
     ordered = test[test["order"] == "ordered"]
     parts = []
@@ -164,7 +168,7 @@ def recovery_curves(ranks: pd.DataFrame, cutoff: int) -> pd.DataFrame:
     ``hits_lost`` against λ = 1. The columns of R are empty for a model whose earlier positions hold no earlier prediction.
     """
     rows = []
-    ordered = ranks[ranks["order"] == "ordered"] if len(ranks) else ranks
+    ordered = ranks[ranks["order"] == "ordered"] if len(ranks) else ranks.reindex(columns=[*RUN_COLUMNS, "part"])
     for run, group in ordered.groupby([*RUN_COLUMNS, "part"], sort=False):
         at_one = group[group["residual_scale"] == 1.0].sort_values("case")
         back = at_one[[f"target_rank_back_{offset}" for offset in READOUT_OFFSETS[1:]]].to_numpy()

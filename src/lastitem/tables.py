@@ -52,7 +52,7 @@ def write(table: Table, csv: str | Path, markdown: str | Path, latex: str | Path
         rows = table.best.get(column.name, ())
         return ["font-weight: bold;" if row in rows else "" for row in range(len(column))]
 
-    style = table.layout.style.hide(axis="index").format(escape="latex").format_index(escape="latex", axis=1).apply(weight)
+    style = table.layout.style.hide(axis="index").format(_latex).format_index(_latex, axis=1).apply(weight)
     text = style.to_latex(hrules=True, convert_css=True, caption=_latex(table.caption), position="htbp", position_float="centering")
     with write_aside(latex) as aside:
         aside.write_text(text, encoding="utf-8")
@@ -255,6 +255,6 @@ def _counts(column: pd.Series | None) -> str:
 
 
 def _latex(text: str) -> str:
-    for character, replacement in (("\\", r"\textbackslash{}"), ("%", r"\%"), ("_", r"\_"), ("&", r"\&"), ("#", r"\#")):
-        text = text.replace(character, replacement)
-    return text
+    special = {character: f"\\{character}" for character in "%_&#${}"}
+    special |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "λ": r"$\lambda$", "ε": r"$\varepsilon$"}
+    return "".join(special.get(character, character) for character in text)

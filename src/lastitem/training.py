@@ -60,6 +60,12 @@ class TrainingSettings:
         unknown = [name for name in settings if name not in names]
         if unknown:
             raise InputError(f"training: no setting {', '.join(unknown)}; allowed: {', '.join(names)}")
+        for name, value in settings.items():
+            kinds = {"loss": str, "learning_rate": (int, float)}.get(name, int)
+            if not isinstance(value, kinds) or isinstance(value, bool):
+                raise InputError(f"training: {name} is {value!r}; it must be {'text' if kinds is str else 'a number'}")
+            if kinds is not str and not 0 < value < float("inf"):
+                raise InputError(f"training: {name} is {value!r}; it must be above 0")
         made = cls(**settings)
         if made.loss not in LOSSES:
             raise InputError(f"loss: {made.loss!r} is not known; allowed: {', '.join(LOSSES)}")
@@ -206,13 +212,14 @@ def train(
     if not len(usable):
         raise InputError("no training sequence has two items; use a larger log or another split")
     if isinstance(model, Popularity):
-        model.counts += torch.from_numpy(np.bincount(sequences.items, minlength=model.items + 1)[1:])
+        model.counts += torch.from_numpy(np.bincount(sequences.flattened, minlength=model.items + 1)[1:])
         return []
     validation = validation.sample_users(settings.validation_users, seed)
     if not len(validation):
         raise InputError("the validation part holds no target; early stopping needs one")
 
     model.to(device)
+    torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, fused=True)
     updates_per_epoch = -(-len(usable) // settings.batch_size)

@@ -135,6 +135,15 @@ def test_e9_dropout_acts_with_one_layer():
     assert not torch.allclose(outputs[1], outputs[2])
 
 
+def test_dropout_falls_in_front_of_the_output_map():
+    """What is compared with item vectors is never zeroed itself; with everything dropped the map's bias is left."""
+    model = model_of(dropout=0.5).train()
+    torch.manual_seed(0)
+    assert bool((model.encode(*padded([[3, 7, 1, 25]] * 20)) != 0).all())
+    model.dropout.probability = 1.0
+    torch.testing.assert_close(model.encode(*padded([[3, 7]])), model.output.bias.expand(1, 2, -1))
+
+
 def test_one_layer_gives_no_warning(recwarn):
     """E9: torch warns when its own dropout is asked for with one layer; the model must not ask."""
     GRU4Rec(ITEMS, layers=1, dropout=0.4)

@@ -43,8 +43,9 @@ def build(architecture: str, items: int, settings: Mapping[str, Any]) -> Sequenc
         raise InputError(f"{architecture}: no setting {', '.join(unknown)}; allowed: {', '.join(allowed)}")
     if settings.get("block_order", "post") not in BLOCK_ORDERS:
         raise InputError(f"block_order: {settings['block_order']!r} is not known; allowed: {', '.join(BLOCK_ORDERS)}")
-    if "heads" in settings and settings.get("hidden_size", 64) % settings["heads"]:
-        raise InputError(f"{architecture}: hidden_size {settings.get('hidden_size', 64)} is not a multiple of heads {settings['heads']}")
+    defaults = {name: parameter.default for name, parameter in inspect.signature(kind).parameters.items()} | dict(settings)
+    if "heads" in defaults and defaults["hidden_size"] % defaults["heads"]:
+        raise InputError(f"{architecture}: hidden_size {defaults['hidden_size']} is not a multiple of heads {defaults['heads']}")
     return kind(items, **settings)
 
 
@@ -67,7 +68,11 @@ def load(weights: str | Path, json: str | Path) -> tuple[SequenceModel, dict[str
         if not Path(path).is_file():
             raise InputError(f"{path}: no such file")
     description = read_json(json)
-    model = build(description["architecture"], description["items"], description["settings"])
+    try:
+        architecture, items, settings = (description[key] for key in ("architecture", "items", "settings"))
+    except (KeyError, TypeError):
+        raise InputError(f"{json}: does not describe a model (architecture, items, settings); train the model anew") from None
+    model = build(architecture, items, settings)
     try:
         model.load_state_dict(safetensors.torch.load_file(weights))
     except (safetensors.SafetensorError, RuntimeError) as error:
