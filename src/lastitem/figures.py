@@ -35,7 +35,6 @@ STYLE = {
     "figure.constrained_layout.use": True,
     "hatch.linewidth": 0.6,
 }
-SPREAD_NOTE = "Bars and bands: 95 % bootstrap interval over users."
 
 
 def save(figure: Figure, pdf: str | Path, png: str | Path) -> None:
@@ -67,7 +66,7 @@ def fig1(effects: pd.DataFrame, cutoff: int) -> Figure:
         axis.set_xticks(range(3), ["ordered", "all but\nlast shuffled", "all\nshuffled"], fontsize=7.5)
         axis.set_ylim(0, 1.18 * top)
         _label(axis, row, column, study, f"{_name(model)}\nNDCG@{cutoff}", f"n = {int(bars['users'].iloc[0]):,} users{_seeds(bars)}")
-    _title(figure, f"What shuffling the history does to accuracy\n{SPREAD_NOTE} Percent: change against ordered.")
+    _title(figure, f"What shuffling the history does to accuracy\n{_spread_note(values)} Percent: change against ordered.")
     return figure
 
 
@@ -100,7 +99,7 @@ def fig2(rates: pd.DataFrame, cutoff: int) -> Figure:
         spare.set_axis_off()
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=8)
-    _title(figure, f"How often the user's own last items stand in their top {cutoff} (seen items not filtered)\n{SPREAD_NOTE}")
+    _title(figure, f"How often the user's own last items stand in their top {cutoff} (seen items not filtered)\n{_spread_note(rates)}")
     return figure
 
 
@@ -167,7 +166,7 @@ def fig4(curves: pd.DataFrame, mixing: pd.DataFrame, cutoff: int) -> Figure:
             )
         )
     figure.legend(handles=handles, loc="outside lower center", ncols=max(1, int(figure.get_figwidth() // 1.7)), fontsize=8)
-    _title(figure, f"Weakening the residual: last-item hit rate and mixing at the read-out position\n{SPREAD_NOTE}")
+    _title(figure, f"Weakening the residual: last-item hit rate and mixing at the read-out position\n{_spread_note(rates)}")
     return figure
 
 
@@ -192,6 +191,8 @@ def fig5(curves: pd.DataFrame, cutoff: int) -> Figure:
             spread_y = [[y["value"] - y["ci_low"]], [y["ci_high"] - y["value"]]]
             axis.errorbar(x["value"], y["value"], spread_y, spread_x, fmt="o", color=colour, markersize=5, markeredgecolor="black",
                           markeredgewidth=0.4, ecolor="#bbbbbb", elinewidth=0.6, zorder=2)  # fmt: skip
+            if pd.notna(x["sd_seeds"]):
+                axis.errorbar(x["value"], y["value"], y["sd_seeds"], x["sd_seeds"], fmt="none", ecolor="#888888", elinewidth=3, zorder=1.5)
         ends = (min(rate.index), max(rate.index))
         for end in ends:
             axis.annotate(
@@ -201,7 +202,7 @@ def fig5(curves: pd.DataFrame, cutoff: int) -> Figure:
         axis.set_ylim(bottom=0)
         axis.set_xlim(left=min(0.0, *axis.get_xlim()))
         _label(axis, row, column, study, f"{_name(model)}\nNDCG@{cutoff}", f"n = {int(rate['users'].max()):,} users{_seeds(rate)}")
-    _title(figure, f"Last-item dependence against accuracy as λ falls from 1 (dark) to 0 (light)\n{SPREAD_NOTE}")
+    _title(figure, f"Last-item dependence against accuracy as λ falls from 1 (dark) to 0 (light)\n{_spread_note(shown)}")
     return figure
 
 
@@ -244,7 +245,7 @@ def fig6(sweep: pd.DataFrame, choices: pd.DataFrame, tolerance: float, cutoff: i
     figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=8)
     _title(
         figure,
-        f"Choosing λ on validation: what test accuracy it keeps and what it recovers\n{SPREAD_NOTE} Right: mean over seeds.",
+        f"Choosing λ on validation: what test accuracy it keeps and what it recovers\n{_spread_note(sweep)} Right: mean over seeds.",
     )
     return figure
 
@@ -253,12 +254,20 @@ def _band(axis: Axes, line: pd.DataFrame, colour: str, style: str, marker: str) 
     line = line.sort_values("residual_scale")
     axis.plot(line["residual_scale"], line["value"], color=colour, linestyle=style, marker=marker, markersize=3.5, linewidth=1.2)
     axis.fill_between(line["residual_scale"], line["ci_low"], line["ci_high"], color=colour, alpha=0.2, linewidth=0)
+    if line["sd_seeds"].notna().any():
+        axis.errorbar(line["residual_scale"], line["value"], line["sd_seeds"], fmt="none", ecolor=colour, capsize=3, linewidth=0.8)
 
 
 def _whisker(axis: Axes, x: float, bar: pd.Series) -> None:
-    axis.errorbar(
-        x, bar["value"], [[bar["value"] - bar["ci_low"]], [bar["ci_high"] - bar["value"]]], color="black", capsize=2.5, linewidth=0.8
-    )
+    reach = [[bar["value"] - bar["ci_low"]], [bar["ci_high"] - bar["value"]]]
+    if pd.notna(bar["sd_seeds"]):
+        axis.errorbar(x, bar["value"], bar["sd_seeds"], ecolor="#888888", elinewidth=4, zorder=2)
+    axis.errorbar(x, bar["value"], reach, color="black", capsize=2.5, linewidth=0.8, zorder=3)
+
+
+def _spread_note(table: pd.DataFrame) -> str:
+    note = "Whiskers and bands: 95 % bootstrap interval over users."
+    return f"{note} Thick grey or capped: ± standard deviation over seeds." if table["sd_seeds"].notna().any() else note
 
 
 def _grid(table: pd.DataFrame, width: float, height: float) -> tuple[Figure, np.ndarray, list[tuple[str, str]], list[str]]:

@@ -98,6 +98,7 @@ def shuffle_effects(shuffled: pd.DataFrame, metric: str, cutoff: int, bootstrap:
     Conditions: ``order`` and ``measure`` (``value``; ``change_percent``, paired over users; ``unchanged_percent``).
     """
     shuffled = shuffled.assign(metric_value=per_user(metric, shuffled["target_rank"].to_numpy(), cutoff))
+    shuffled = _mean_over_repeats(shuffled, ["order"], ["metric_value", "unchanged"])
     ordered = shuffled.loc[shuffled["order"] == "ordered", [*RUN_COLUMNS, "case", "metric_value"]]
     paired = shuffled.merge(ordered, on=[*RUN_COLUMNS, "case"], suffixes=("", "_ordered"), validate="many_to_one")
     ones = np.ones(len(paired))
@@ -146,14 +147,16 @@ def sweep(ranks: pd.DataFrame, cutoff: int, bootstrap: Bootstrap) -> pd.DataFram
     test = ranks[ranks["part"] == "test"]
     ordered = test[test["order"] == "ordered"]
     parts = []
-    for measure, metric, rows in (
-        ("NDCG", "ndcg", ordered),
-        ("HR", "hr", ordered),
-        ("NDCG partial", "ndcg", test[test["order"] == "partial"]),
-        ("NDCG full", "ndcg", test[test["order"] == "full"]),
+    for measure, metric, order in (
+        ("NDCG", "ndcg", "ordered"),
+        ("HR", "hr", "ordered"),
+        ("NDCG partial", "ndcg", "partial"),
+        ("NDCG full", "ndcg", "full"),
     ):
-        value = per_user(metric, rows["target_rank"].to_numpy(), cutoff)
-        parts.append(_measured(rows, value, np.ones(len(rows)), ["residual_scale"], measure=measure))
+        rows = test[test["order"] == order]
+        rows = rows.assign(metric_value=per_user(metric, rows["target_rank"].to_numpy(), cutoff))
+        rows = _mean_over_repeats(rows, ["residual_scale"], ["metric_value"])
+        parts.append(_measured(rows, rows["metric_value"], np.ones(len(rows)), ["residual_scale"], measure=measure))
     accuracies = summarize(pd.concat(parts), ["residual_scale", "measure"], bootstrap)
     return pd.concat([accuracies, last_item_hit_rates(ordered, cutoff, bootstrap, ["residual_scale"])], ignore_index=True)
 
@@ -257,6 +260,10 @@ def chosen_scales(curves: pd.DataFrame, tolerances: Sequence[float]) -> pd.DataF
                     }
                 )
     return pd.DataFrame(rows)
+
+
+def _mean_over_repeats(frame: pd.DataFrame, conditions: Sequence[str], columns: Sequence[str]) -> pd.DataFrame:
+    return frame.groupby([*RUN_COLUMNS, *conditions, "case", "user"], sort=False)[list(columns)].mean().reset_index()
 
 
 def _measured(
