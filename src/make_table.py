@@ -21,14 +21,14 @@ def make_table1(arguments: argparse.Namespace) -> tables.Table:
 
 def make_table2(arguments: argparse.Namespace) -> tables.Table:
     """Accuracy."""
-    found = accuracy(read_run_tables(arguments.ranks), arguments.cutoffs, Bootstrap(arguments.resamples, arguments.bootstrap_seed))
+    found = accuracy(read_run_tables(arguments.ranks), arguments.cutoffs, Bootstrap.from_arguments(arguments))
     return tables.table2(found, [read_json(path) for path in arguments.evaluations], arguments.headline_cutoff)
 
 
 def make_table3(arguments: argparse.Namespace) -> tables.Table:
     """Mixing ratios."""
     users = read_run_tables(arguments.mixing_users)
-    readout = mixing_at_readout(users, Bootstrap(arguments.resamples, arguments.bootstrap_seed))
+    readout = mixing_at_readout(users, Bootstrap.from_arguments(arguments))
     return tables.table3(read_run_tables(arguments.mixing), readout)
 
 
@@ -73,8 +73,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         if name in ("table2", "table4"):
             command.add_argument("--headline-cutoff", required=True, type=int)
         if name in ("table2", "table3"):
-            command.add_argument("--resamples", required=True, type=int, help="bootstrap samples")
-            command.add_argument("--bootstrap-seed", required=True, type=int)
+            Bootstrap.add_arguments(command)
     arguments = parser.parse_args(argv)
     tables.write(arguments.maker(arguments), arguments.csv, arguments.markdown, arguments.latex)
 

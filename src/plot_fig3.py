@@ -15,9 +15,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Parse arguments, summarize, draw, write the figure and the numbers behind it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--maps", required=True, nargs="+", help="maps.parquet of each run")
-    parser.add_argument("--pdf", required=True, help="output")
-    parser.add_argument("--png", required=True, help="output")
-    parser.add_argument("--csv", required=True, help="output: the numbers behind the figure")
+    figures.add_output_arguments(parser)
     arguments = parser.parse_args(argv)
 
     maps = average_maps(read_run_tables(arguments.maps))

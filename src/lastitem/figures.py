@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,6 +36,13 @@ STYLE = {
     "figure.constrained_layout.use": True,
     "hatch.linewidth": 0.6,
 }
+
+
+def add_output_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add --pdf, --png and --csv."""
+    parser.add_argument("--pdf", required=True, help="output")
+    parser.add_argument("--png", required=True, help="output")
+    parser.add_argument("--csv", required=True, help="output: the numbers behind the figure")
 
 
 def save(figure: Figure, pdf: str | Path, png: str | Path) -> None:

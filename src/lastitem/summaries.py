@@ -10,6 +10,7 @@ Each summary has the columns of a study (dataset, split, model), those of its co
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -30,6 +31,17 @@ class Bootstrap:
 
     resamples: int = 1000
     seed: int = 0
+
+    @staticmethod
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        """Add --resamples and --bootstrap-seed."""
+        parser.add_argument("--resamples", required=True, type=int, help="bootstrap samples")
+        parser.add_argument("--bootstrap-seed", required=True, type=int)
+
+    @classmethod
+    def from_arguments(cls, arguments: argparse.Namespace) -> Bootstrap:
+        """The bootstrap that the parsed options ask for."""
+        return cls(arguments.resamples, arguments.bootstrap_seed)
 
 
 def summarize(frame: pd.DataFrame, conditions: Sequence[str], bootstrap: Bootstrap) -> pd.DataFrame:

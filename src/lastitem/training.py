@@ -174,6 +174,32 @@ def update(
     return total, labels
 
 
+def train_epoch(
+    model: SequenceModel,
+    optimizer: torch.optim.Optimizer,
+    sequences: Sequences,
+    settings: TrainingSettings,
+    generator: torch.Generator,
+    device: str,
+) -> tuple[float, int]:
+    """One pass over the sequences in random order; returns the summed loss and the number of labels.
+
+    Raises
+    ------
+    FloatingPointError naming the update whose loss is not finite.
+    """
+    model.train()
+    total, labels = 0.0, 0
+    order = torch.randperm(len(sequences), generator=generator).numpy()
+    for first in range(0, len(order), settings.batch_size):
+        index = order[first : first + settings.batch_size]
+        batch_loss, batch_labels = update(model, optimizer, sequences, index, settings, generator, device)
+        if not np.isfinite(batch_loss):
+            raise FloatingPointError(f"update {first // settings.batch_size + 1}: the training loss is {batch_loss}")
+        total, labels = total + batch_loss, labels + batch_labels
+    return total, labels
+
+
 def validation_ndcg(model: SequenceModel, validation: HeldOut, filter_seen: bool, cutoff: int, device: str) -> float:
     """Mean NDCG@cutoff over the validation cases, by the ranking path that the test uses."""
     ranks = rank(model, validation, filter_seen=filter_seen, device=device)
@@ -226,25 +252,19 @@ def train(
     epochs_per_round = -(-settings.round_updates // updates_per_epoch)
     curve: list[Round] = []
     best, best_round, best_state = -1.0, 0, copy.deepcopy(model.state_dict())
-    start, updates, loss, labels = time.monotonic(), 0, 0.0, 0
+    start, loss, labels = time.monotonic(), 0.0, 0
     for epoch in range(1, settings.maximum_epochs + 1):
-        model.train()
-        order = torch.randperm(len(usable), generator=generator).numpy()
-        for first in range(0, len(order), settings.batch_size):
-            index = order[first : first + settings.batch_size]
-            batch_loss, batch_labels = update(model, optimizer, usable, index, settings, generator, device)
-            updates, loss, labels = updates + 1, loss + batch_loss, labels + batch_labels
-            if not np.isfinite(batch_loss):
-                raise InputError(
-                    f"the training loss is {batch_loss} at update {updates} (epoch {epoch}): lower learning_rate "
-                    f"(now {settings.learning_rate}); nothing was saved"
-                )
+        try:
+            epoch_loss, epoch_labels = train_epoch(model, optimizer, usable, settings, generator, device)
+        except FloatingPointError as error:
+            raise InputError(f"epoch {epoch}, {error}: lower learning_rate (now {settings.learning_rate}); nothing was saved") from None
+        loss, labels = loss + epoch_loss, labels + epoch_labels
         if epoch % epochs_per_round and epoch != settings.maximum_epochs:
             continue
         ndcg = validation_ndcg(model, validation, filter_seen, settings.validation_cutoff, device)
         if ndcg > best:
             best, best_round, best_state = ndcg, len(curve), copy.deepcopy(model.state_dict())
-        curve.append(Round(epoch, updates, loss / labels, ndcg, best_round == len(curve)))
+        curve.append(Round(epoch, epoch * updates_per_epoch, loss / labels, ndcg, best_round == len(curve)))
         report(curve[-1], time.monotonic() - start)
         loss, labels = 0.0, 0
         if len(curve) - 1 - best_round >= settings.patience:
