@@ -349,7 +349,7 @@ def test_e15_a_loss_that_is_not_finite_stops_with_a_message():
     model = small()
     with torch.no_grad():
         model.embedding.weight[3, 0] = torch.nan
-    with pytest.raises(InputError, match=r"loss is nan at update 1 \(epoch 1\): lower learning_rate.*0\.001"):
+    with pytest.raises(InputError, match=r"loss is nan at update 1 of epoch 1: lower learning_rate.*0\.001"):
         train(model, sequences_of(random_histories(30)), hopeless_validation(), TrainingSettings(), filter_seen=True, seed=3)
 
 

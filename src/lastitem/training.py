@@ -195,7 +195,7 @@ def train_epoch(
         index = order[first : first + settings.batch_size]
         batch_loss, batch_labels = update(model, optimizer, sequences, index, settings, generator, device)
         if not np.isfinite(batch_loss):
-            raise FloatingPointError(f"update {first // settings.batch_size + 1}: the training loss is {batch_loss}")
+            raise FloatingPointError(f"the training loss is {batch_loss} at update {first // settings.batch_size + 1}")
         total, labels = total + batch_loss, labels + batch_labels
     return total, labels
 
@@ -257,7 +257,7 @@ def train(
         try:
             epoch_loss, epoch_labels = train_epoch(model, optimizer, usable, settings, generator, device)
         except FloatingPointError as error:
-            raise InputError(f"epoch {epoch}, {error}: lower learning_rate (now {settings.learning_rate}); nothing was saved") from None
+            raise InputError(f"{error} of epoch {epoch}: lower learning_rate (now {settings.learning_rate}); nothing was saved") from None
         loss, labels = loss + epoch_loss, labels + epoch_labels
         if epoch % epochs_per_round and epoch != settings.maximum_epochs:
             continue
