@@ -5,18 +5,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-import numpy as np
+from tqdm import tqdm
 
 from lastitem import diagnosis
-from lastitem.decomposition import PARTS, decompose
+from lastitem.decomposition import NO_ATTENTION, decompose
 from lastitem.errors import run
-from lastitem.ranking import rank
-from lastitem.rescaling import READOUT_OFFSETS
-from lastitem.runs import Run, write_run_table
+from lastitem.rescaling import rank_scaled
+from lastitem.runs import Run, stack, write_run_table
 from lastitem.sequences import read_held_out
-from lastitem.shuffling import ORDERS, reorder
-
-NO_ATTENTION = "no attention block"
+from lastitem.shuffling import orders_and_repeats
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -39,54 +36,31 @@ def main(argv: Sequence[str] | None = None) -> None:
             write_run_table(path, this, {}, note=NO_ATTENTION)
         return
 
-    ranks: list[dict[str, np.ndarray]] = []
-    mixing: list[dict[str, np.ndarray]] = []
-    for part in ("validation", "test"):
-        cases = read_held_out(getattr(arguments, part))
-        for scale in map(float, arguments.scales):
-            for order in ORDERS if part == "test" else ("ordered",):
-                for repeat in range(1 if order == "ordered" else arguments.repeats):
-                    # Recovery is fixed at λ = 1; only a model that reads prefixes has earlier predictions to go back to.
-                    going_back = model.reads_prefixes and scale == 1.0 and order == "ordered"
-                    found = rank(
-                        model,
-                        cases,
-                        filter_seen=arguments.filter_seen == "true",
-                        residual_scale=scale,
-                        offsets=READOUT_OFFSETS if going_back else (0,),
-                        reorder=reorder(order, arguments.shuffle_seed, repeat),
-                        device=arguments.device,
-                    )
-                    rows = {
-                        "part": np.full(len(cases), part),
-                        "residual_scale": np.full(len(cases), scale),
-                        "order": np.full(len(cases), order),
-                        "repeat": np.full(len(cases), repeat, dtype=np.int32),
-                        "case": np.arange(len(cases), dtype=np.int32),
-                        "user": cases.user,
-                        "target_rank": found.target[:, 0],
-                        "last_rank": found.last,
-                        "last_but_one_rank": found.last_but_one,
-                    }
-                    for offset in READOUT_OFFSETS[1:]:
-                        back = found.target[:, offset] if going_back else np.full(len(cases), -1, dtype=np.int32)
-                        rows[f"target_rank_back_{offset}"] = back
-                    ranks.append(rows)
-            if part == "test":
-                parts = decompose(model, cases, residual_scale=scale, map_positions=0, device=arguments.device)
-                shape = parts.latest.shape
-                mixing.append(
-                    {
-                        "residual_scale": np.full(parts.latest.size, scale),
-                        "user": np.repeat(parts.user, shape[1] * shape[2]),
-                        "layer": np.broadcast_to(np.arange(1, shape[1] + 1)[None, :, None], shape).ravel(),
-                        "part": np.broadcast_to(np.array(PARTS)[None, None, :], shape).ravel(),
-                        "latest": parts.latest.ravel(),
-                    }
-                )
-            print(f"{part}: residual scale {scale:g} done", flush=True)
-    for path, tables in ((arguments.ranks, ranks), (arguments.mixing, mixing)):
-        write_run_table(path, this, {name: np.concatenate([rows[name] for rows in tables]) for name in tables[0]})
+    cases = {part: read_held_out(getattr(arguments, part)) for part in ("validation", "test")}
+    scales = [float(scale) for scale in arguments.scales]
+    rankings = [("validation", scale, "ordered", 0) for scale in scales]
+    rankings += [("test", scale, *way) for scale in scales for way in orders_and_repeats(arguments.repeats)]
+    ranks = [
+        {"part": part}
+        | rank_scaled(
+            model,
+            cases[part],
+            residual_scale=scale,
+            order=order,
+            repeat=repeat,
+            shuffle_seed=arguments.shuffle_seed,
+            filter_seen=arguments.filter_seen == "true",
+            device=arguments.device,
+        )
+        for part, scale, order, repeat in tqdm(rankings, desc="rank", unit="ranking", disable=None)
+    ]
+    write_run_table(arguments.ranks, this, stack(ranks))
+    mixing = [
+        {"residual_scale": scale}
+        | decompose(model, cases["test"], residual_scale=scale, map_positions=0, device=arguments.device).by_user()
+        for scale in tqdm(scales, desc="decompose", unit="scale", disable=None)
+    ]
+    write_run_table(arguments.mixing, this, stack(mixing))
 
 
 if __name__ == "__main__":

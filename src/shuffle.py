@@ -6,13 +6,14 @@ import argparse
 from collections.abc import Sequence
 
 import numpy as np
+from tqdm import tqdm
 
 from lastitem import diagnosis
 from lastitem.errors import run
 from lastitem.ranking import rank
-from lastitem.runs import Run, write_run_table
+from lastitem.runs import Run, stack, write_run_table
 from lastitem.sequences import read_held_out
-from lastitem.shuffling import ORDERS, reorder
+from lastitem.shuffling import orders_and_repeats, reorder
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -27,24 +28,26 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     model = diagnosis.prepare(arguments)
     cases = read_held_out(arguments.test)
-    parts: dict[str, list[np.ndarray]] = {name: [] for name in ("case", "user", "order", "repeat", "target_rank", "unchanged")}
-    for order in ORDERS:
-        for repeat in range(1 if order == "ordered" else arguments.repeats):
-            found = rank(
-                model,
-                cases,
-                filter_seen=arguments.filter_seen == "true",
-                reorder=reorder(order, arguments.shuffle_seed, repeat),
-                device=arguments.device,
-            )
-            parts["case"].append(np.arange(len(cases), dtype=np.int32))
-            parts["user"].append(cases.user)
-            parts["order"].append(np.full(len(cases), order))
-            parts["repeat"].append(np.full(len(cases), repeat, dtype=np.int32))
-            parts["target_rank"].append(found.target[:, 0])
-            parts["unchanged"].append(found.unchanged)
-    columns = {name: np.concatenate(arrays) for name, arrays in parts.items()}
-    write_run_table(arguments.out, Run.from_arguments(arguments), columns)
+    tables = []
+    for order, repeat in tqdm(orders_and_repeats(arguments.repeats), desc="shuffle", unit="ranking", disable=None):
+        found = rank(
+            model,
+            cases,
+            filter_seen=arguments.filter_seen == "true",
+            reorder=reorder(order, arguments.shuffle_seed, repeat),
+            device=arguments.device,
+        )
+        tables.append(
+            {
+                "case": np.arange(len(cases), dtype=np.int32),
+                "user": cases.user,
+                "order": order,
+                "repeat": np.int32(repeat),
+                "target_rank": found.target[:, 0],
+                "unchanged": found.unchanged,
+            }
+        )
+    write_run_table(arguments.out, Run.from_arguments(arguments), stack(tables))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import decompose as script
 from lastitem import decomposition
-from lastitem.decomposition import PARTS, additivity_error, decompose, mixing_ratios, newest_maps, own_and_others
+from lastitem.decomposition import PARTS, Decomposition, additivity_error, decompose, mixing_ratios, newest_maps, own_and_others
 from lastitem.errors import InputError
 from lastitem.models.attention import BlockTrace
 from lastitem.models.registry import build, save
@@ -509,3 +509,23 @@ def test_b13_results_are_plain_types(tmp_path):
         "position_count": "int64",
     }
     assert str(types["part"]) != "category"
+
+
+def test_columns_say_which_number_is_which():
+    """One user, two layers: every number can be found again under its layer, part and position."""
+    latest = np.arange(6, dtype=np.float32).reshape(1, 2, 3) / 10
+    every = np.stack([latest[0], latest[0] + 0.2])
+    maps = np.arange(8.0).reshape(2, 2, 2)
+    made = Decomposition(
+        np.array([7], dtype=np.int32), latest, every, 2 * latest, np.array([2]), maps, -maps, np.array([[1, 2], [3, 4]]), 0, 0.0
+    )
+    users = made.by_user()
+    assert (users["user"] == 7).all() and (users["position_count"] == 2).all()
+    assert list(zip(users["layer"], users["part"], users["latest"].astype(float).round(1).tolist(), strict=True)) == [
+        (layer, part, round(0.3 * (layer - 1) + 0.1 * number, 1)) for layer in (1, 2) for number, part in enumerate(PARTS)
+    ]
+    summary = made.summary()
+    row = [list(values) for values in zip(*summary.values(), strict=True) if values[:3] == (2, "AttnRes", "all")]
+    assert row == [[2, "AttnRes", "all", pytest.approx(0.5), pytest.approx(0.5), pytest.approx(0.1), 2]]
+    cells = {(layer, query, source): (weight, norm, n) for layer, query, source, weight, norm, n in zip(*made.maps().values(), strict=True)}
+    assert cells[2, -1, 0] == (5.0, -5.0, 2) and cells[1, 0, -1] == (2.0, -2.0, 3)

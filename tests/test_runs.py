@@ -9,7 +9,7 @@ import pyarrow.parquet
 import pytest
 
 from lastitem.errors import InputError
-from lastitem.runs import RUN_COLUMNS, Run, read_run_tables, write_run_table
+from lastitem.runs import RUN_COLUMNS, Run, read_run_tables, stack, write_run_table
 
 
 def written(folder, model, columns, seed=1, note=""):
@@ -98,3 +98,10 @@ def test_arguments_name_the_run():
     assert Run.from_arguments(arguments) == Run("a b", "gts", "m.1+", 12)
     with pytest.raises(SystemExit):
         parser.parse_args(["--dataset", "a", "--split", "gts", "--model", "m"])
+
+
+def test_stacked_tables_repeat_single_values():
+    """One value stands for all rows of its own table; the kinds of numbers are kept."""
+    columns = stack([{"a": np.array([1, 2], dtype=np.int32), "b": "x"}, {"a": np.array([3], dtype=np.int32), "b": "y"}])
+    assert columns["a"].tolist() == [1, 2, 3] and columns["a"].dtype == np.int32
+    assert columns["b"].tolist() == ["x", "x", "y"]

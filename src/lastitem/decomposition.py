@@ -17,6 +17,7 @@ taken before the maps, and norms of single parts come from per-head Gram matrice
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,6 +32,8 @@ PARTS = ("Attn", "AttnRes", "AttnResLN")
 #: Padded positions of one chunk times its length: bounds the attention weights that are held at once.
 MAXIMUM_WEIGHTS = 4_000_000
 ADDITIVITY_TOLERANCE = 1e-4
+#: What the files of a model without attention say instead of rows.
+NO_ATTENTION = "no attention block"
 
 
 @dataclass
@@ -60,6 +63,45 @@ class Decomposition:
     map_count: NDArray[np.int64]
     single_item_inputs: int
     additivity_error: float
+
+    def summary(self) -> dict[str, list[Any]]:
+        """Columns ``layer`` (from 1), ``part``, ``positions`` (latest, all), ``mean``, ``median``, ``sd``, ``n``; NaN left out."""
+        names = ("layer", "part", "positions", "mean", "median", "sd", "n")
+        rows = []
+        for layer in range(self.latest.shape[1]):
+            for number, part in enumerate(PARTS):
+                for positions, ratio in (("latest", self.latest), ("all", self.every)):
+                    value = ratio[:, layer, number].astype(np.float64)
+                    value = value[~np.isnan(value)]
+                    rows.append((layer + 1, part, positions, value.mean(), np.median(value), value.std(), len(value)))
+        return {name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
+
+    def by_user(self) -> dict[str, NDArray[Any]]:
+        """Columns ``user``, ``layer`` (from 1), ``part``, ``latest``, ``position_sum``, ``position_count``."""
+        shape = self.latest.shape
+        _, layer, part = np.indices(shape)
+        each = shape[1] * shape[2]
+        return {
+            "user": np.repeat(self.user, each),
+            "layer": layer.ravel() + 1,
+            "part": np.array(PARTS)[part.ravel()],
+            "latest": self.latest.ravel(),
+            "position_sum": self.position_sum.ravel(),
+            "position_count": np.repeat(self.position_count, each),
+        }
+
+    def maps(self) -> dict[str, NDArray[Any]]:
+        """Columns ``layer`` (from 1), ``query``, ``source`` (0: newest, −1 the one before, …), ``attention``, ``norm``, ``n``."""
+        layer, query, source = np.indices(self.norm_map.shape)
+        newest = self.norm_map.shape[1] - 1
+        return {
+            "layer": layer.ravel() + 1,
+            "query": query.ravel() - newest,
+            "source": source.ravel() - newest,
+            "attention": self.attention_map.ravel(),
+            "norm": self.norm_map.ravel(),
+            "n": np.broadcast_to(self.map_count, self.norm_map.shape).ravel(),
+        }
 
 
 def own_and_others(trace: BlockTrace) -> tuple[Tensor, Tensor]:

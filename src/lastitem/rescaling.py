@@ -1,67 +1,56 @@
-"""Residual scaling as a diagnostic: which missed targets come back, and which scale validation would choose."""
+"""Residual scaling as a diagnostic: the ranking under λ, with the read-out moved back where recovery needs it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import torch
 
-#: How far the read-out is moved back to find predictions that an earlier position got right.
-READOUT_OFFSETS = (0, 1, 2, 3)
-
-
-def hits(rank: NDArray[np.int32], cutoff: int) -> NDArray[np.bool_]:
-    """Whether a rank stands in the list of length ``cutoff``; a rank of 0 never does."""
-    return (rank >= 1) & (rank <= cutoff)
+from lastitem.models.interface import SequenceModel
+from lastitem.ranking import rank
+from lastitem.recovery import READOUT_OFFSETS
+from lastitem.sequences import HeldOut
+from lastitem.shuffling import reorder
 
 
-def recoverable(ranks_at_one: NDArray[np.int32], cutoff: int) -> NDArray[np.bool_]:
-    """The set R at λ = 1: missed at the last position, hit when the read-out is moved back.
-
-    Parameters
-    ----------
-    ranks_at_one : int32 [n, offsets], rank of the target with the read-out at L, L−1, L−2, L−3; 0 where the input is not
-        longer than the offset (such an offset does not count).
+def rank_scaled(
+    model: SequenceModel,
+    cases: HeldOut,
+    *,
+    residual_scale: float,
+    order: str,
+    repeat: int,
+    shuffle_seed: int,
+    filter_seen: bool,
+    device: str | torch.device = "cpu",
+) -> dict[str, Any]:
+    """Rank under a residual scale and an order, as columns of one row per case.
 
     Returns
     -------
-    bool [n].
+    ``residual_scale``, ``order``, ``repeat``, ``case``, ``user``, ``target_rank``, ``last_rank``, ``last_but_one_rank``, and
+    ``target_rank_back_1`` … ``_3``: the target's rank with the read-out moved back. Those are read at λ = 1 on the ordered
+    input only, where R is fixed, and only for a model that has earlier predictions to go back to; elsewhere they are −1.
     """
-    hit = hits(ranks_at_one, cutoff)
-    return ~hit[:, 0] & hit[:, 1:].any(axis=1)
-
-
-def recovery(member: NDArray[np.bool_], rank: NDArray[np.int32], cutoff: int) -> float:
-    """Share of R (bool [n]) that is hit at the last position; 0 if R is empty."""
-    size = int(member.sum())
-    return float((hits(rank, cutoff) & member).sum()) / size if size else 0.0
-
-
-@dataclass
-class Choice:
-    """A chosen residual scale; ``feasible`` are the scales that kept the accuracy."""
-
-    scale: float
-    feasible: list[float]
-
-
-def choose_scale(hit_rate: Mapping[float, float], recovered: Mapping[float, float], tolerance: float, members: int) -> Choice:
-    """argmax of the validation recovery subject to HR(λ) ≥ (1 − ε) · HR(1) (mission: "Choosing λ").
-
-    Ties, and an empty R (``members`` = 0), go to the λ nearest 1; of two equally near the smaller.
-
-    Parameters
-    ----------
-    hit_rate, recovered : validation HR@K and recovery by λ; both hold λ = 1.   tolerance : ε.
-    """
-    floor = (1.0 - tolerance) * hit_rate[1.0]
-    # The slack keeps the rounding of (1 − ε) · HR(1) from ruling out an equal hit rate.
-    feasible = [scale for scale in hit_rate if hit_rate[scale] >= floor - 1e-12]
-    return Choice(best_scale({scale: recovered[scale] if members else 0.0 for scale in feasible}), sorted(feasible))
-
-
-def best_scale(value: Mapping[float, float], among: Sequence[float] | None = None) -> float:
-    """The λ with the largest value; of equals the one nearest 1, then the smaller."""
-    return min(value if among is None else among, key=lambda scale: (-value[scale], abs(scale - 1.0), scale))
+    going_back = model.reads_prefixes and residual_scale == 1.0 and order == "ordered"
+    found = rank(
+        model,
+        cases,
+        filter_seen=filter_seen,
+        residual_scale=residual_scale,
+        offsets=READOUT_OFFSETS if going_back else (0,),
+        reorder=reorder(order, shuffle_seed, repeat),
+        device=device,
+    )
+    return {
+        "residual_scale": residual_scale,
+        "order": order,
+        "repeat": np.int32(repeat),
+        "case": np.arange(len(cases), dtype=np.int32),
+        "user": cases.user,
+        "target_rank": found.target[:, 0],
+        "last_rank": found.last,
+        "last_but_one_rank": found.last_but_one,
+        **{f"target_rank_back_{offset}": found.target[:, offset] if going_back else np.int32(-1) for offset in READOUT_OFFSETS[1:]},
+    }

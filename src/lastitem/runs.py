@@ -9,8 +9,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from lastitem.errors import InputError
 from lastitem.files import read_parquet, write_parquet
@@ -48,6 +50,15 @@ def write_run_table(path: str | Path, run: Run, columns: Mapping[str, Any], note
     table = pa.table(dict(columns))
     metadata = {_METADATA_KEY: json.dumps({**asdict(run), "note": note})}
     write_parquet(path, table.replace_schema_metadata(metadata))
+
+
+def stack(tables: Sequence[Mapping[str, Any]]) -> dict[str, NDArray[Any]]:
+    """Put tables (column → array, or one value for all rows of its table) below each other."""
+    filled = []
+    for table in tables:
+        rows = max(len(column) for column in table.values() if np.ndim(column))
+        filled.append({name: column if np.ndim(column) else np.full(rows, column) for name, column in table.items()})
+    return {name: np.concatenate([table[name] for table in filled]) for name in filled[0]}
 
 
 def read_run_tables(paths: Sequence[str | Path]) -> pd.DataFrame:

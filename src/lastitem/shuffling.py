@@ -13,6 +13,11 @@ from lastitem.ranking import Reorder
 ORDERS = ("ordered", "partial", "full")
 
 
+def orders_and_repeats(repeats: int) -> list[tuple[str, int]]:
+    """What is ranked: the ordered input once, each kind of shuffle ``repeats`` times."""
+    return [(order, repeat) for order in ORDERS for repeat in range(1 if order == "ordered" else repeats)]
+
+
 def reorder(order: str, seed: int, repeat: int) -> Reorder | None:
     """The function :func:`lastitem.ranking.rank` applies to each truncated input.
 

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from lastitem.metrics import RANK_METRICS, per_user
-from lastitem.rescaling import READOUT_OFFSETS, choose_scale, hits, recoverable, recovery
+from lastitem.recovery import READOUT_OFFSETS, choose_scale, hits, recoverable, recovery
 from lastitem.runs import RUN_COLUMNS
 from lastitem.statistics import bootstrap_ratio
 

@@ -17,6 +17,8 @@ rule download:
         provenance="data/{dataset}/raw.json",
     log:
         "logs/download/{dataset}.log",
+    benchmark:
+        "logs/download/{dataset}.tsv"
     conda:
         ENVIRONMENT
     params:

@@ -32,6 +32,8 @@ rule table1:
         latex="results/table1.tex",
     log:
         "logs/table1.log",
+    benchmark:
+        "logs/table1.tsv"
     conda:
         ENVIRONMENT
     shell:
@@ -56,6 +58,8 @@ rule table2:
         latex="results/table2.tex",
     log:
         "logs/table2.log",
+    benchmark:
+        "logs/table2.tsv"
     conda:
         ENVIRONMENT
     params:
@@ -86,6 +90,8 @@ rule table3:
         latex="results/table3.tex",
     log:
         "logs/table3.log",
+    benchmark:
+        "logs/table3.tsv"
     conda:
         ENVIRONMENT
     params:
@@ -112,6 +118,8 @@ rule table4:
         latex="results/table4.tex",
     log:
         "logs/table4.log",
+    benchmark:
+        "logs/table4.tsv"
     conda:
         ENVIRONMENT
     params:
@@ -140,6 +148,8 @@ rule fig1:
         csv="results/fig1.csv",
     log:
         "logs/fig1.log",
+    benchmark:
+        "logs/fig1.tsv"
     conda:
         ENVIRONMENT
     params:
@@ -167,6 +177,8 @@ rule fig2:
         csv="results/fig2.csv",
     log:
         "logs/fig2.log",
+    benchmark:
+        "logs/fig2.tsv"
     conda:
         ENVIRONMENT
     params:
@@ -194,6 +206,8 @@ rule fig3:
         csv="results/fig3.csv",
     log:
         "logs/fig3.log",
+    benchmark:
+        "logs/fig3.tsv"
     conda:
         ENVIRONMENT
     shell:
@@ -217,6 +231,8 @@ rule fig4:
         csv="results/fig4.csv",
     log:
         "logs/fig4.log",
+    benchmark:
+        "logs/fig4.tsv"
     conda:
         ENVIRONMENT
     params:
@@ -244,6 +260,8 @@ rule fig5:
         csv="results/fig5.csv",
     log:
         "logs/fig5.log",
+    benchmark:
+        "logs/fig5.tsv"
     conda:
         ENVIRONMENT
     params:
@@ -271,6 +289,8 @@ rule fig6:
         csv="results/fig6.csv",
     log:
         "logs/fig6.log",
+    benchmark:
+        "logs/fig6.tsv"
     conda:
         ENVIRONMENT
     params:
