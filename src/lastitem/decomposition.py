@@ -195,11 +195,13 @@ def decompose(
     model.eval()
     single = cases.length < 2
     chosen = cases.select(np.flatnonzero(~single))
-    count = len(chosen)
-    latest: NDArray[np.float32] | None = None
-    position_sum = position_count = attention_sum = norm_sum = map_count = None
-    every: list[NDArray[np.float32]] = []
-    error = 0.0
+    shape = (len(chosen), model.attention_blocks, len(PARTS))
+    latest, position_sum = np.zeros(shape, dtype=np.float32), np.zeros(shape)
+    position_count = np.zeros(len(chosen), dtype=np.int64)
+    map_shape = (model.attention_blocks, map_positions, map_positions)
+    attention_sum, norm_sum, map_count = np.zeros(map_shape), np.zeros(map_shape), np.zeros(map_shape[1:], dtype=np.int64)
+    every = [np.zeros((0, *shape[1:]), dtype=np.float32)]
+    error = None
     for index in batches_by_length(chosen, model.input_length, 1024, MAXIMUM_WEIGHTS // model.maximum_length):
         items, length = pad(chosen, index, model.input_length)
         items, length = items.to(device), length.to(device)
@@ -207,19 +209,12 @@ def decompose(
         model.encode(items, length, residual_scale=residual_scale, trace=traces)
         real_length = model.readout(length) + 1
         real = torch.arange(traces[0].before_norm.shape[1], device=device) < real_length[:, None]
-        if latest is None:
-            layers = len(traces)
-            latest = np.zeros((count, layers, len(PARTS)), dtype=np.float32)
-            position_sum = np.zeros((count, layers, len(PARTS)))
-            position_count = np.zeros(count, dtype=np.int64)
-            attention_sum, norm_sum = (np.zeros((layers, map_positions, map_positions)) for _ in range(2))
-            map_count = np.zeros((map_positions, map_positions), dtype=np.int64)
+        if error is None:
             error = max(additivity_error(trace, real) for trace in traces)
             if not error <= ADDITIVITY_TOLERANCE:
                 raise ArithmeticError(f"the parts of the decomposition miss the block's output by {error:.1e} (> {ADDITIVITY_TOLERANCE})")
         ratios = torch.stack([mixing_ratios(trace) for trace in traces]).permute(2, 3, 0, 1)
-        everyone = torch.arange(len(index), device=device)
-        latest[index] = ratios[everyone, real_length - 1].cpu().numpy()
+        latest[index] = ratios[torch.arange(len(index), device=device), real_length - 1].cpu().numpy()
         every.append(ratios[real].cpu().numpy())
         position_sum[index] = torch.where(real[:, :, None, None], ratios, 0).sum(dim=1, dtype=torch.float64).cpu().numpy()
         position_count[index] = real_length.cpu().numpy()
@@ -230,21 +225,16 @@ def decompose(
                 attention_sum[layer] += torch.where(both, weights, 0).sum(dim=0, dtype=torch.float64).cpu().numpy()
                 norm_sum[layer] += torch.where(both, norms, 0).sum(dim=0, dtype=torch.float64).cpu().numpy()
             map_count += both.sum(dim=0).cpu().numpy()
-    if latest is None:
-        latest, position_sum = np.zeros((0, 0, len(PARTS)), dtype=np.float32), np.zeros((0, 0, len(PARTS)))
-        position_count, map_count = np.zeros(0, dtype=np.int64), np.zeros((map_positions, map_positions), dtype=np.int64)
-        attention_sum = norm_sum = np.zeros((0, map_positions, map_positions))
-        every = [np.zeros((0, 0, len(PARTS)), dtype=np.float32)]
     with np.errstate(invalid="ignore", divide="ignore"):
         return Decomposition(
-            chosen.user,
-            latest,
-            np.concatenate(every),
-            position_sum,
-            position_count,
-            attention_sum / map_count,
-            norm_sum / map_count,
-            map_count,
-            int(single.sum()),
-            error,
+            user=chosen.user,
+            latest=latest,
+            every=np.concatenate(every),
+            position_sum=position_sum,
+            position_count=position_count,
+            attention_map=attention_sum / map_count,
+            norm_map=norm_sum / map_count,
+            map_count=map_count,
+            single_item_inputs=int(single.sum()),
+            additivity_error=error or 0.0,
         )

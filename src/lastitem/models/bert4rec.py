@@ -19,7 +19,6 @@ class BERT4Rec(SequenceModel):
     """
 
     objective = "cloze"
-    has_attention = True
     reads_prefixes = False
 
     def __init__(

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 
-if TYPE_CHECKING:
-    from lastitem.models.attention import BlockTrace
+from lastitem.models.attention import AttentionBlock, BlockTrace
 
 
 class SequenceModel(nn.Module):
@@ -18,13 +15,11 @@ class SequenceModel(nn.Module):
     ----------
     objective : ``next_item`` (every position predicts the item after it), ``cloze`` (masked items are predicted) or
         ``counts`` (nothing is trained by gradient).
-    has_attention : whether the decomposition and the residual scale have a meaning.
     reads_prefixes : whether position i holds the prediction made from the items up to i (a causal model), so that
         moving the read-out back reads an earlier prediction.
     """
 
     objective: str = "next_item"
-    has_attention: bool = False
     reads_prefixes: bool = True
 
     def __init__(self, items: int, maximum_length: int) -> None:
@@ -36,6 +31,16 @@ class SequenceModel(nn.Module):
     def input_length(self) -> int:
         """How many of the newest items an input may hold."""
         return self.maximum_length
+
+    @property
+    def attention_blocks(self) -> int:
+        """How many attention blocks the model is made of."""
+        return sum(isinstance(module, AttentionBlock) for module in self.modules())
+
+    @property
+    def has_attention(self) -> bool:
+        """Whether the decomposition and the residual scale have a meaning."""
+        return self.attention_blocks > 0
 
     def encode(self, items: Tensor, length: Tensor, *, residual_scale: float = 1.0, trace: list[BlockTrace] | None = None) -> Tensor:
         """Encode right-padded inputs.

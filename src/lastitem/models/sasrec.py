@@ -21,8 +21,6 @@ class SASRec(SequenceModel):
     item kept.
     """
 
-    has_attention = True
-
     def __init__(
         self,
         items: int,
