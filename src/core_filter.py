@@ -32,7 +32,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         log = read_interactions(arguments.log, arguments.sources[provenance["source"]]["form"])
         core = core_filter(log, minimum_events=arguments.minimum_events, ties=arguments.ties, seed=arguments.seed)
     except InputError as error:
-        raise InputError(f"{arguments.dataset}: {error}") from None
+        source = provenance["source"]
+        raise InputError(
+            f"{arguments.dataset}, source {source!r} ({provenance['address']}): {error}\n"
+            f"How the file is read stands in the config under registry.{arguments.dataset}.sources.{source}.form"
+        ) from None
     write_core(core, arguments.interactions, arguments.users, arguments.items)
     found = statistics(core)
     counts = {

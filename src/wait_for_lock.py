@@ -32,7 +32,8 @@ def workers(folder: Path) -> list[psutil.Process]:
             command = process.cmdline()
         except (psutil.NoSuchProcess, psutil.AccessDenied, FileNotFoundError):
             continue
-        if any(Path(part).name == "snakemake" or part.endswith(scripts) for part in command):
+        runs_python = bool(command) and Path(command[0]).name.startswith(("python", "snakemake"))
+        if runs_python and any(Path(part).name == "snakemake" or part.endswith(scripts) for part in command):
             found.append(process)
     return found
 

@@ -208,7 +208,7 @@ def test_if_all_fail_each_is_named_with_its_reason_and_the_remedy(server, tmp_pa
         assert word in text
     assert "by hand" in text
     assert "registry: {ml-100k: {sources:" in text
-    assert "{path: <where it lies>}" in text
+    assert "{by-hand: {path: <where it lies>, form: …}}" in text
     assert nothing_left(tmp_path)
 
 

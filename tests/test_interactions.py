@@ -82,7 +82,7 @@ def random_rows(generator: np.random.Generator) -> list[tuple[str, str, int]]:
 def script_arguments(folder: Path, log: Path, minimum_events: int = 5, **more: str) -> list[str]:
     """Arguments of core_filter.py, outputs into ``folder``."""
     provenance = folder / "provenance.json"
-    provenance.write_text(json.dumps({"source": "own"}), encoding="utf-8")
+    provenance.write_text(json.dumps({"source": "own", "address": "toy.csv"}), encoding="utf-8")
     named = {
         "dataset": "toy",
         "log": log,
@@ -335,7 +335,7 @@ class TestCore:
             [sys.executable, str(SOURCE / "core_filter.py"), *script_arguments(tmp_path, log)], capture_output=True, text=True, check=False
         )
         assert done.returncode == 1
-        assert "toy: the 5-core is empty: of 10 users and 3 items in 30 interactions" in done.stderr
+        assert "toy, source 'own' (toy.csv): the 5-core is empty: of 10 users and 3 items in 30 interactions" in done.stderr
         assert "Traceback" not in done.stderr
         assert sorted(path.name for path in tmp_path.iterdir()) == ["log.csv", "provenance.json"]
 

@@ -57,7 +57,7 @@ def test_all_three_forms_are_written_and_nothing_else(tmp_path):
     assert csv == "model,ndcg\na,0.1\né,\n"
     assert markdown.startswith("Table 9. é.\n\n| Model")
     assert [row["NDCG"] for row in cells(markdown)] == ["0.1", "0.2"]
-    assert "\\caption{Table 9. é.}" in latex
+    assert "\\caption{é.}" in latex
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.csv", "t.md", "t.tex"]
 
 

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -59,8 +58,8 @@ def fetch_first(dataset: str, sources: Mapping[str, Mapping[str, Any]], out: str
         return {"source": name, "address": address, **found}
     raise InputError(
         f"{dataset}: no source could be used:\n" + "\n".join(failures) + "\n"
-        "Fetch the file by hand and name it in the config: "
-        f"registry: {{{dataset}: {{sources: {{<name of the source it comes from>: {{path: <where it lies>}}}}}}}}"
+        "Fetch the file by hand and add it as one more source in a config file of your own, with the `form` of the source it comes from: "
+        f"registry: {{{dataset}: {{sources: {{by-hand: {{path: <where it lies>, form: …}}}}}}}}"
     )
 
 
@@ -110,7 +109,10 @@ def _fetch_url(url: str, out: Path) -> None:
 
 
 def _fetch_package(requirement: str, out: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=out.parent) as folder:
+    # A name of its own, so that the next attempt clears what a killed one left.
+    folder = out.parent / ".package"
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
         command = [
             sys.executable,
             "-m",
@@ -129,7 +131,9 @@ def _fetch_package(requirement: str, out: Path) -> None:
         if done.returncode:
             lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()
             raise SourceError(f"pip download {requirement}: {lines[-1] if lines else 'failed'}")
-        os.replace(next(Path(folder).iterdir()), out)
+        os.replace(next(folder.iterdir()), out)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _verify(source: Mapping[str, Any], path: Path) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def fig2(rates: pd.DataFrame, cutoff: int) -> Figure:
     models = list(dict.fromkeys(rates["model"]))
     columns = min(3, len(studies))
     rows = -(-len(studies) // columns)
-    width = max(3.2, 0.9 * len(models) + 1.2)
+    width = max(4.2, 0.9 * len(models) + 1.2)
     figure, axes = plt.subplots(rows, columns, figsize=(width * columns, 2.6 * rows + 0.5), squeeze=False, sharey=True)
     for place, study in enumerate(studies):
         axis = axes[place // columns][place % columns]
@@ -132,11 +132,13 @@ def fig3(maps: pd.DataFrame) -> Figure:
             axis.set_yticks(ticks)
             axis.set_title(f"{panel[0]} ({panel[1]}), {_name(panel[2])}, block {panel[3]}", fontsize=8.5)
         newest = cells[(cells["query"] == 0) & (cells["source"] == 0)].iloc[0]
-        axes[row][1].annotate(f"n = {int(newest['n']):,} users", (0.97, 0.95), xycoords="axes fraction", ha="right", va="top", fontsize=7.5)
+        axes[row][1].annotate(
+            f"n = {int(newest['n']):,} targets", (0.97, 0.95), xycoords="axes fraction", ha="right", va="top", fontsize=7.5
+        )
     _title(
         figure,
         "What attention looks at, and what the block passes on (residual and normalization included)\n"
-        "Averages over the test users that have both positions; the newest position is 0. BERT4Rec's newest is its [MASK].",
+        "Averages over the test inputs that have both positions; the newest position is 0. BERT4Rec's newest is its [MASK].",
     )
     return figure
 
@@ -174,7 +176,7 @@ def fig4(curves: pd.DataFrame, mixing: pd.DataFrame, cutoff: int) -> Figure:
             )
         )
     figure.legend(handles=handles, loc="outside lower center", ncols=max(1, int(figure.get_figwidth() // 1.7)), fontsize=8)
-    _title(figure, f"Weakening the residual: last-item hit rate and mixing at the read-out position\n{_spread_note(rates)}")
+    _title(figure, f"Weakening the residual: last-item hit rate and mixing at the read-out position\n{_spread_note(rates, band=True)}")
     return figure
 
 
@@ -227,17 +229,18 @@ def fig6(sweep: pd.DataFrame, choices: pd.DataFrame, tolerance: float, cutoff: i
         for number, column in enumerate(("hit_rate_kept", "recovery")):
             _band(left, own[own["measure"] == column], COLOURS[number], LINES[number], MARKERS[number])
         chosen = own_choices[own_choices["tolerance"] == tolerance].groupby("selection")["residual_scale"].mean()
-        for selection, style in (("validation", "-"), ("oracle (test)", ":")):
-            left.axvline(chosen[selection], color="black", linestyle=style, linewidth=1)
+        left.axvline(chosen["validation"], color="black", linewidth=1)
+        left.axvline(chosen["oracle (test)"], color=COLOURS[3], linestyle=":", linewidth=2.5)
         left.set_xlabel("residual scale λ")
         left.set_ylabel(f"{study[0]} ({study[1]})\n{_name(study[2])}: share")
-        sizes = f"R: {own_choices['recoverable'].mean():,.0f} of n = {int(own_choices['cases'].iloc[0]):,} users{_seeds(own)}"
+        sizes = f"R: {own_choices['recoverable'].mean():,.0f} of n = {int(own_choices['cases'].iloc[0]):,} targets{_seeds(own)}"
         left.set_title(f"along λ; chosen for ε = {tolerance:g}\n{sizes}")
         for selection, fill in (("validation", "full"), ("oracle (test)", "none")):
             picked = own_choices[own_choices["selection"] == selection]
             for number, column in enumerate(("hit_rate_kept", "recovery")):
                 at = picked.groupby("tolerance")[column].mean()
-                look = {"color": COLOURS[number], "linestyle": LINES[number], "marker": MARKERS[number], "fillstyle": fill}
+                style = LINES[number] if fill == "full" else ":"
+                look = {"color": COLOURS[number], "linestyle": style, "marker": MARKERS[number], "fillstyle": fill}
                 right.plot(at.index, at, markersize=4, linewidth=1.2, **look)
         right.set_xlabel("tolerated loss of validation accuracy ε")
         right.set_title("at the λ chosen for each ε")
@@ -247,13 +250,14 @@ def fig6(sweep: pd.DataFrame, choices: pd.DataFrame, tolerance: float, cutoff: i
         Line2D([], [], color=COLOURS[0], linestyle=LINES[0], marker=MARKERS[0], markersize=4, label=f"HR@{cutoff} relative to λ = 1"),
         Line2D([], [], color=COLOURS[1], linestyle=LINES[1], marker=MARKERS[1], markersize=4, label="recovery (share of R)"),
         Line2D([], [], color="black", linestyle="-", label="λ chosen on validation"),
-        Line2D([], [], color="black", linestyle=":", label="oracle: λ chosen on test"),
-        Line2D([], [], color="#666666", linestyle="", marker="o", fillstyle="none", markersize=4, label="hollow: oracle"),
+        Line2D([], [], color=COLOURS[3], linestyle=":", linewidth=2.5, label="oracle: λ chosen on test"),
+        Line2D([], [], color="#666666", linestyle=":", marker="o", fillstyle="none", label="hollow, dotted: oracle"),
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=8)
     _title(
         figure,
-        f"Choosing λ on validation: what test accuracy it keeps and what it recovers\n{_spread_note(sweep)} Right: mean over seeds.",
+        "Choosing λ on validation: what test accuracy it keeps and what it recovers\n"
+        f"{_spread_note(sweep, band=True)} Right: mean over seeds.",
     )
     return figure
 
@@ -273,9 +277,10 @@ def _whisker(axis: Axes, x: float, bar: pd.Series) -> None:
     axis.errorbar(x, bar["value"], reach, color="black", capsize=2.5, linewidth=0.8, zorder=3)
 
 
-def _spread_note(table: pd.DataFrame) -> str:
-    note = "Whiskers and bands: 95 % bootstrap interval over users."
-    return f"{note} Thick grey or capped: ± standard deviation over seeds." if table["sd_seeds"].notna().any() else note
+def _spread_note(table: pd.DataFrame, band: bool = False) -> str:
+    interval, deviation = ("Bands", "Capped") if band else ("Whiskers", "Thick grey")
+    note = f"{interval}: 95 % bootstrap interval over users."
+    return f"{note} {deviation}: ± standard deviation over seeds." if table["sd_seeds"].notna().any() else note
 
 
 def _grid(table: pd.DataFrame, width: float, height: float) -> tuple[Figure, np.ndarray, list[tuple[str, str]], list[str]]:

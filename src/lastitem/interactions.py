@@ -106,19 +106,18 @@ def read_interactions(path: str | Path, form: Mapping[str, Any]) -> Interactions
             table = pyarrow.csv.read_csv(
                 stream,
                 read_options=pyarrow.csv.ReadOptions(autogenerate_column_names=not header, use_threads=False, block_size=8 << 20),
-                parse_options=pyarrow.csv.ParseOptions(
-                    delimiter=form.get("separator", ","),
-                    invalid_row_handler=remember_bad_line,
-                    quote_char='"' if form.get("quoted", True) else False,
-                ),
+                parse_options=pyarrow.csv.ParseOptions(delimiter=form.get("separator", ","), invalid_row_handler=remember_bad_line),
                 convert_options=pyarrow.csv.ConvertOptions(
                     column_types={column: pa.string() for column in columns.values()}, strings_can_be_null=False
                 ),
             )
         except pa.ArrowInvalid as error:
-            raise InputError(f"{name}: cannot be read as delimited text: {error}") from None
+            remedy = "; convert it to UTF-8, for example with iconv" if "UTF8" in str(error) else ""
+            raise InputError(f"{name}: cannot be read as delimited text: {error}{remedy}") from None
         except (gzip.BadGzipFile, EOFError, zipfile.BadZipFile, zlib.error) as error:
-            raise InputError(f"{name}: the archive is damaged ({error}); delete it to have it fetched again") from None
+            raise InputError(
+                f"{name}: the archive is damaged ({error}); replace it at its source, or delete this copy to have it fetched again"
+            ) from None
     for key, column in columns.items():
         if column not in table.column_names:
             found = ", ".join(table.column_names) if header else f"{table.num_columns} columns, numbered from 0"
@@ -313,7 +312,7 @@ def _check_bad_rows(
     causes = "; ".join(f"{cause}: {count:,}" for cause, count in bad_rows.items() if count)
     raise InputError(
         f"{name}: {bad:,} of {rows:,} rows cannot be used ({causes}); at most {MAXIMUM_BAD_SHARE:.0%} are tolerated. "
-        "Check separator, header and columns. The first ones:\n" + "\n".join(quoted)
+        "Check separator, header and columns; times must be whole seconds since 1970. The first ones:\n" + "\n".join(quoted)
     )
 
 

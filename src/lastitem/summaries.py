@@ -271,7 +271,7 @@ def chosen_scales(curves: pd.DataFrame, tolerances: Sequence[float]) -> pd.DataF
                         "validation_recoverable": parts["validation"]["recoverable"].iloc[0],
                     }
                 )
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=None if rows else [*RUN_COLUMNS, "tolerance", "selection", "residual_scale"])
 
 
 def _mean_over_repeats(frame: pd.DataFrame, conditions: Sequence[str], columns: Sequence[str]) -> pd.DataFrame:

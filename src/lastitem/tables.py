@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,7 +54,8 @@ def write(table: Table, csv: str | Path, markdown: str | Path, latex: str | Path
         return ["font-weight: bold;" if row in rows else "" for row in range(len(column))]
 
     style = table.layout.style.hide(axis="index").format(_latex).format_index(_latex, axis=1).apply(weight)
-    text = style.to_latex(hrules=True, convert_css=True, caption=_latex(table.caption), position="htbp", position_float="centering")
+    numbered_by_latex = re.sub(r"^Table \d+\. ", "", table.caption)
+    text = style.to_latex(hrules=True, convert_css=True, caption=_latex(numbered_by_latex), position="htbp", position_float="centering")
     with write_aside(latex) as aside:
         aside.write_text(text, encoding="utf-8")
 
@@ -180,7 +182,7 @@ def table3(mixing: pd.DataFrame, readout: pd.DataFrame) -> Table:
     caption = (
         "Table 3. Mixing ratio of each attention block on the test part: the share of a position's vector that comes from other positions, "
         "for the attention output alone (Attn), with the residual (AttnRes), and with residual and layer normalization (AttnResLN). "
-        "0: the position keeps only itself; 1: only others. latest: the position the prediction is read from (n users); all: every real "
+        "0: the position keeps only itself; 1: only others. latest: the position the prediction is read from (n targets); all: every real "
         "position (n positions). Mean over seeds, ± standard deviation where there are several. Inputs with one item are left out "
         f"({_counts(facts.get('single_item_inputs'))})."
     )
@@ -227,9 +229,10 @@ def table4(choices: pd.DataFrame, not_applicable: Sequence[tuple], tolerance: fl
     layout = pd.DataFrame(layout_rows).fillna(NOT_APPLICABLE)
     caption = (
         f"Table 4. Recovery on the test part at the residual scale λ chosen on validation (largest recovery that keeps "
-        f"{100 * (1 - tolerance):g} % of the validation HR@{cutoff}), one row per trained model (seed). R: number of users missed at the "
+        f"{100 * (1 - tolerance):g} % of the validation HR@{cutoff}), one row per trained model (seed). R: number of targets missed at the "
         "last position but hit when the read-out is moved back by one to three positions, at λ = 1. Recovery: share of R that is hit "
-        "under λ. Hits lost and won: against λ = 1, over all n users. The oracle chooses λ on the test part itself: a bound, not a result."
+        "under λ. Hits lost and won: against λ = 1, over all n targets. The oracle chooses λ on the test part itself: a bound, not a "
+        "result."
     )
     return Table(facts, layout, caption, {})
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
-COPIED = ["Snakefile", "config.yaml", "config", "workflow", "profiles", "envs", "src", "Makefile"]
+COPIED = ["Snakefile", "config.yaml", "config", "workflow", "profiles", "envs", "src", "Makefile", "README.md"]
 CONFIG = """
 registry:
   tiny:

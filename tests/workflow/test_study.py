@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -216,3 +218,27 @@ def test_each_run_knows_what_it_is(finished: Path):
     curve = pd.read_csv(run / "learning_curve.csv")
     best = curve[curve["best"]]
     assert len(curve) == 3 and best.iloc[-1]["validation_ndcg"] == curve["validation_ndcg"].max()
+
+
+@pytest.mark.parametrize("model", ["gru4rec", "bert4rec"])
+def test_a_study_without_an_answer_to_some_questions_completes(changed: Path, model: str):
+    """No attention, or no earlier prediction to go back to: tables say n/a, figures say why they are empty."""
+    done = snakemake(changed, "all", "--config", f"models=[{model}]", "baselines=[]")
+    assert done.returncode == 0, done.stdout[-4000:]
+    assert f"| {model}" in (changed / "results/table4.md").read_text(encoding="utf-8")
+
+
+def test_the_commands_of_the_readme_run(tmp_path: Path):
+    """Each snakemake line of the README as it stands, as a dry run; the own-log stanza is the README's too."""
+    fresh = copy_project(tmp_path / "fresh")
+    readme = (fresh / "README.md").read_text(encoding="utf-8")
+    (fresh / "shop.yaml").write_text(readme.split("```yaml\n")[1].split("```")[0], encoding="utf-8")
+    with gzip.open(fresh / "data/clicks.csv.gz", "wt") as log:
+        log.write("customer,sku,clicked_at\n1,2,1000000000\n")
+    quoted = [line for block in readme.split("```")[1::2] for line in block.splitlines() if line.startswith("snakemake ")]
+    inline = re.findall(r"`(snakemake [^`]*all[^`]*)`", readme)
+    assert len(quoted) >= 5 and inline
+    for line in quoted + inline:
+        command = line.split("#")[0].split()
+        done = subprocess.run([*command, "-n"], cwd=fresh, env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        assert done.returncode == 0 and "Job stats" in done.stdout, line + done.stdout[-2000:]

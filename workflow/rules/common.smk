@@ -71,6 +71,13 @@ def of_sources(*keys):
     return select
 
 
+def own_files(wildcards):
+    """The local files among a dataset's sources; one that is missing is for the download script to report."""
+    sources = config["registry"][wildcards.dataset]["sources"].values()
+    paths = [source["path"] for source in sources if "path" in source and os.path.exists(source["path"])]
+    return [path.replace("{", "{{").replace("}", "}}") for path in paths]
+
+
 def filter_seen(wildcards):
     """Whether seen items are left out of the recommendations, as the dataset's stanza says."""
     return str(config["registry"][wildcards.dataset]["filter_seen"]).lower()

@@ -11,7 +11,7 @@ rule download:
         script=script("download.py"),
         modules=modules("download.py"),
         # A user's own file is an input: a change of it reruns what follows.
-        own=lambda wildcards: [s["path"] for s in config["registry"][wildcards.dataset]["sources"].values() if "path" in s],
+        own=own_files,
     output:
         log="data/{dataset}/raw",
         provenance="data/{dataset}/raw.json",
