@@ -4,6 +4,7 @@ H11: no resolver exists, so an expression is only a text, refused where a number
 """
 
 import copy
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -272,5 +273,6 @@ def test_what_passes_can_be_built():
     config = shipped()
     for settings in config["model_settings"].values():
         own = {key: value for key, value in settings.items() if key not in ("architecture", "training")}
-        build(settings["architecture"], 5, own)
-        TrainingSettings.from_mapping(config["training"] | settings.get("training", {}))
+        assert build(settings["architecture"], 5, own).items == 5
+        training = config["training"] | settings.get("training", {})
+        assert asdict(TrainingSettings.from_mapping(training)).items() >= training.items()
