@@ -12,6 +12,7 @@ import torch
 from lastitem.models.gru4rec import GRU4Rec
 from lastitem.ranking import rank
 from lastitem.sequences import HeldOut
+from tests.models.batches import draw_parameters, padded
 
 torch.set_num_threads(1)
 
@@ -20,19 +21,7 @@ ITEMS, SIZE = 25, 5
 
 def model_of(seed=0, **settings):
     model = GRU4Rec(ITEMS, **{"maximum_length": 20, "hidden_size": SIZE, **settings})
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.copy_(0.6 * torch.randn(parameter.shape, generator=generator))
-    return model.eval()
-
-
-def padded(histories, width=None):
-    width = width or max(map(len, histories))
-    items = torch.zeros(len(histories), width, dtype=torch.int64)
-    for row, history in enumerate(histories):
-        items[row, : len(history)] = torch.tensor(history)
-    return items, torch.tensor([len(history) for history in histories])
+    return draw_parameters(model, seed, deviation=0.6)
 
 
 def cases_of(histories, targets):

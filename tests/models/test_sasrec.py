@@ -9,6 +9,7 @@ import torch
 from lastitem.models.sasrec import SASRec
 from lastitem.ranking import rank
 from lastitem.sequences import HeldOut, pad
+from tests.models.batches import draw_parameters, padded
 
 torch.set_num_threads(1)
 
@@ -18,20 +19,7 @@ ITEMS, SIZE, HEADS, LENGTH = 30, 8, 2, 12
 def model_of(order="post", seed=0, **settings):
     """A small model with every parameter drawn, the padding row too: nothing may depend on it being zero."""
     model = SASRec(ITEMS, **{"maximum_length": LENGTH, "hidden_size": SIZE, "heads": HEADS, "block_order": order, **settings})
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            drawn = 0.5 * torch.randn(parameter.shape, generator=generator)
-            parameter.copy_(1 + 0.4 * drawn if parameter.dim() == 1 and name.endswith("weight") else drawn)
-    return model.eval()
-
-
-def padded(histories, width=None):
-    width = width or max(map(len, histories))
-    items = torch.zeros(len(histories), width, dtype=torch.int64)
-    for row, history in enumerate(histories):
-        items[row, : len(history)] = torch.tensor(history)
-    return items, torch.tensor([len(history) for history in histories])
+    return draw_parameters(model, seed)
 
 
 def cases_of(histories, targets=None):
