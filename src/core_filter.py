@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from lastitem.errors import InputError, run
 from lastitem.files import read_json, write_json
-from lastitem.interactions import TIE_ORDERS, core_filter, read_interactions, statistics, write_core
+from lastitem.interactions import TIE_ORDERS, core_filter, describe, raw_counts, read_interactions, statistics, write_core
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -17,7 +17,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--dataset", required=True, help="name for messages and tables")
     parser.add_argument("--log", required=True, help="the raw log as it was downloaded")
     parser.add_argument("--provenance", required=True, help="JSON written by download.py; names the source")
-    parser.add_argument("--sources", required=True, type=json.loads, help="JSON: source → {form: columns, separator, header, member}")
+    parser.add_argument("--sources", required=True, type=json.loads, help="JSON: source → {form: how its file is read}")
     parser.add_argument("--minimum-events", required=True, type=int, help="p of the p-core")
     parser.add_argument("--ties", required=True, choices=TIE_ORDERS, help="order of a user's events with equal time")
     parser.add_argument("--seed", type=int, default=0, help="of --ties random")
@@ -38,21 +38,17 @@ def main(argv: Sequence[str] | None = None) -> None:
             f"How the file is read stands in the config under registry.{arguments.dataset}.sources.{source}.form"
         ) from None
     write_core(core, arguments.interactions, arguments.users, arguments.items)
-    found = statistics(core)
     counts = {
         "dataset": arguments.dataset,
-        "raw": {"users": len(log.user_ids), "items": len(log.item_ids), "interactions": len(log.user), "bad_rows": log.bad_rows},
+        "raw": raw_counts(log),
         "minimum_events": arguments.minimum_events,
         "ties": arguments.ties,
         "rounds": core.rounds,
-        "core": found,
+        "core": statistics(core),
         "provenance": provenance,
     }
     write_json(arguments.statistics, counts)
-    print(
-        f"{arguments.dataset}: read {len(log.user):,} interactions ({sum(log.bad_rows.values()):,} bad rows left out), kept "
-        f"{found['interactions']:,} of {found['users']:,} users and {found['items']:,} items after {len(core.rounds)} rounds"
-    )
+    print(describe(counts))
 
 
 if __name__ == "__main__":

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from lastitem.errors import InputError, run
-from lastitem.files import read_parquet, write_json
-from lastitem.sequences import write_part
-from lastitem.splits import SPLITS, TARGETS, VALIDATION_KINDS, global_temporal_split, leave_one_out, target_positions
+from lastitem.files import read_parquet, write_json, write_parquet
+from lastitem.splits import SPLITS, TARGETS, VALIDATION_KINDS, global_temporal_split, leave_one_out, part_table, target_positions
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -30,8 +29,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
 
     table = read_parquet(arguments.interactions)
-    user, item, timestamp = (table[column].to_numpy() for column in ("user", "item", "timestamp"))
-    offsets = np.searchsorted(user, np.arange(int(user[-1]) + 2)).astype(np.int64)
+    user, item, timestamp, tied = (table[column].to_numpy() for column in ("user", "item", "timestamp", "tied"))
+    offsets = np.concatenate(([0], np.cumsum(np.bincount(user))))
     if arguments.kind == "loo":
         split = leave_one_out(offsets)
     else:
@@ -49,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise InputError(
             f"{arguments.interactions}: under {arguments.kind} no user has two training events; use the other split or a larger log"
         )
-    write_part(arguments.train, item, timestamp, offsets, split.train.length)
+    write_parquet(arguments.train, part_table(item, timestamp, offsets, split.train.length))
     for name, part, path in (("validation", split.validation, arguments.validation), ("test", split.test, arguments.test)):
         users, positions, without_history = target_positions(part, arguments.target, arguments.seed)
         if not len(users):
@@ -57,7 +56,8 @@ def main(argv: Sequence[str] | None = None) -> None:
                 f"{arguments.interactions}: under {arguments.kind} the {name} part holds no target; use the other split or a larger log"
             )
         length = np.where(np.isin(np.arange(len(part.length)), users), part.length, 0)
-        write_part(path, item, timestamp, offsets, length, (users, positions))
+        targets = (users, positions, tied[offsets[users] + positions])
+        write_parquet(path, part_table(item, timestamp, offsets, length, targets))
         counts[name] = {
             "users": len(np.unique(users)),
             "targets": len(users),

@@ -14,8 +14,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from lastitem.files import write_parquet
 from lastitem.models.interface import SequenceModel
 from lastitem.sequences import HeldOut
+from lastitem.splits import part_table
 
 #: How :func:`write_log` writes a log, for ``read_interactions``.
 FORM = {"columns": {"user": "user", "item": "item", "timestamp": "time"}}
@@ -176,3 +178,11 @@ def bootstrap(numerator: np.ndarray, denominator: np.ndarray, drawn: list[list[i
         if bottom:
             ratios.append(top / bottom)
     return tuple(np.quantile(ratios, [(1 - level) / 2, (1 + level) / 2]))
+
+
+def write_part(path, items, times, offsets, length, targets=None):
+    """Lay out and write a part of a split; a target is tied if its time is that of the event before it."""
+    if targets is not None:
+        at = offsets[targets[0]] + targets[1]
+        targets = (*targets, times[at] == times[at - 1])
+    write_parquet(path, part_table(items, times, offsets, length, targets))

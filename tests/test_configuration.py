@@ -113,7 +113,7 @@ def test_every_key_has_a_description():
         (["registry", "ml-100k", "tie"], "file", ["registry.ml-100k", "'tie'", "'ties'"]),
         (["models"], ..., ["top level", "'models' is missing"]),
         (["gts", "quantile"], ..., ["gts", "'quantile' is missing"]),
-        (["registry", "ml-100k", "ties"], ..., ["registry.ml-100k", "'ties' is missing"]),
+        (["registry", "ml-100k", "sources", "grouplens", "form", "columns"], ..., ["registry.ml-100k", "'columns' is missing"]),
         # values
         (["p_core"], -1, ["p_core", "-1", "at least 1", "Users and items"]),
         (["p_core"], "five", ["p_core", "'five'", "integer"]),
@@ -212,6 +212,20 @@ def with_source(**changes):
     return changed(["registry", "mine"], {"filter_seen": True, "ties": "file", "sources": {"here": source(**changes)}})
 
 
+def test_a_short_stanza_is_a_path_and_columns():
+    """It is written out as one source; a fault in it is named where it then stands."""
+    columns = {"user": "u", "item": "i", "timestamp": "t"}
+    config = changed(["registry", "mine"], {"path": "my.csv", "columns": columns, "separator": "|"})
+    check(config, SCHEMA)
+    assert config["registry"]["mine"] == {
+        "filter_seen": True,
+        "ties": "file",
+        "sources": {"own": {"path": "my.csv", "form": {"columns": columns, "separator": "|"}}},
+    }
+    text = complaint(changed(["registry", "mine"], {"path": "my.csv", "colums": columns}))
+    assert "registry.mine" in text and "'colums'" in text and "registry.mine.sources.own.form: key 'columns' is missing" in text
+
+
 def test_an_own_log_needs_a_path_and_columns_only():
     check(with_source(), SCHEMA)
     check(with_source(form={"header": False, "columns": {"user": 0, "item": 1, "timestamp": 2}}), SCHEMA)
@@ -220,8 +234,8 @@ def test_an_own_log_needs_a_path_and_columns_only():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"path": ...}, ["exactly one of url, path, package"]),
-        ({"url": "https://example.org/x.csv"}, ["exactly one of url, path, package", "url", "path"]),
+        ({"path": ...}, ["exactly one of url, share, package, by_hand, path"]),
+        ({"url": "https://example.org/x.csv"}, ["exactly one of url, share, package, by_hand, path", "url", "path"]),
         ({"path": ..., "url": "ftp://example.org/x.csv"}, [".url", "'ftp://example.org/x.csv'", "http or https"]),
         ({"path": ..., "package": "recbole"}, [".package", "'recbole'", "pinned"]),
         ({"path": ..., "package": "--index-url==1"}, [".package", "--index-url==1"]),
@@ -229,7 +243,15 @@ def test_an_own_log_needs_a_path_and_columns_only():
         ({"bytes": 0}, [".bytes", "0", "at least 1"]),
         ({"form": ...}, ["'form' is missing"]),
         ({"form": {"columns": {"user": "u", "item": "i"}}}, [".form.columns", "'timestamp' is missing"]),
-        ({"form": {"separator": "::", "columns": {"user": "u", "item": "i", "timestamp": "t"}}}, [".form.separator", "'::'"]),
+        ({"form": {"separator": "", "columns": {"user": "u", "item": "i", "timestamp": "t"}}}, [".form.separator", "''"]),
+        ({"form": {"time": "hours", "columns": {"user": "u", "item": "i", "timestamp": "t"}}}, [".form.time", "'hours'", "strptime"]),
+        (
+            {"form": {"encoding": "utf8x", "columns": {"user": "u", "item": "i", "timestamp": "t"}}},
+            [".form.encoding", "'utf8x'", "latin-1"],
+        ),
+        ({"form": {"format": "jsonl", "columns": {"user": "u", "item": "i", "timestamp": "t"}}}, [".form.format", "'jsonl'", "json-lines"]),
+        ({"path": ..., "share": {"api": "https://a.example", "key": "k", "file": "x.csv"}}, [".share.file", "'x.csv'", "must match"]),
+        ({"path": ..., "by_hand": {"page": "https://a.example", "file": "../x.csv"}}, [".by_hand.file", "'../x.csv'"]),
         ({"form": {"header": False, "columns": {"user": "u", "item": "i", "timestamp": "t"}}}, [".form.columns", "0-based positions"]),
         ({"form": {"columns": {"user": 0, "item": 1, "timestamp": 2}}}, [".form.columns", "names"]),
         ({"form": {"columns": {"user": "u", "item": "i", "timestamp": "t", "rating": "r"}}}, ["'rating'", "timestamp"]),

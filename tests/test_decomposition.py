@@ -17,7 +17,8 @@ from lastitem.errors import InputError
 from lastitem.models.attention import BlockTrace
 from lastitem.models.registry import build, save
 from lastitem.runs import read_run_tables
-from lastitem.sequences import HeldOut, read_held_out, write_part
+from lastitem.sequences import HeldOut, read_held_out
+from tests.literal import write_part
 
 torch.set_num_threads(1)
 

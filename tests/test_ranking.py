@@ -21,7 +21,6 @@ from lastitem.models.popularity import Popularity
 from lastitem.models.registry import build, save
 from lastitem.ranking import rank
 from lastitem.runs import read_run_tables
-from lastitem.sequences import write_part
 from lastitem.summaries import Bootstrap, last_item_hit_rates
 from tests import literal
 
@@ -63,8 +62,8 @@ def files(folder, model, architecture: str, settings: dict, histories: list[list
     length = np.array([len(sequence) for sequence in whole])
     flat = np.array([item for sequence in whole for item in sequence], dtype=np.int32)
     offsets = np.concatenate(([0], np.cumsum(length)))
-    write_part(folder / "test.parquet", flat, np.arange(len(flat)), offsets, length, (np.arange(len(whole)), length - 1))
-    write_part(folder / "train.parquet", flat, np.arange(len(flat)), offsets, length - 1)
+    literal.write_part(folder / "test.parquet", flat, np.arange(len(flat)), offsets, length, (np.arange(len(whole)), length - 1))
+    literal.write_part(folder / "train.parquet", flat, np.arange(len(flat)), offsets, length - 1)
     named = {
         **{"dataset": "toy", "split": "loo", "model": "some", "seed": 1, "threads": 1},
         **{"weights": folder / "model.safetensors", "description": folder / "model.json"},

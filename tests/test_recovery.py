@@ -12,9 +12,10 @@ from lastitem.models.registry import build, save
 from lastitem.ranking import rank
 from lastitem.recovery import READOUT_OFFSETS, best_scale, choose_scale, hits, recoverable, recovery
 from lastitem.runs import read_run_tables
-from lastitem.sequences import HeldOut, read_held_out, write_part
+from lastitem.sequences import HeldOut, read_held_out
 from lastitem.shuffling import reorder
 from lastitem.summaries import recovery_curves
+from tests import literal
 
 torch.set_num_threads(1)
 
@@ -170,8 +171,8 @@ def run_script(folder, architecture="sasrec", filter_seen="false", scales=SCALES
     offsets = np.concatenate(([0], np.cumsum(events)))
     items = np.random.default_rng(5).integers(1, ITEMS + 1, size=offsets[-1]).astype(np.int32)
     times, users = np.arange(len(items), dtype=np.int64), np.arange(len(events))
-    write_part(folder / "validation.parquet", items, times, offsets, events - 1, (users, events - 2))
-    write_part(folder / "test.parquet", items, times, offsets, events, (users, events - 1))
+    literal.write_part(folder / "validation.parquet", items, times, offsets, events - 1, (users, events - 2))
+    literal.write_part(folder / "test.parquet", items, times, offsets, events, (users, events - 1))
     values = {
         "dataset": "d",
         "split": "loo",

@@ -17,7 +17,7 @@ import torch
 
 from lastitem.errors import InputError
 from lastitem.models.registry import build
-from lastitem.sequences import Sequences, batches_by_length, pad, read_held_out, read_training, write_part
+from lastitem.sequences import Sequences, batches_by_length, pad, read_held_out, read_training
 from tests import literal
 
 torch.set_num_threads(1)
@@ -40,7 +40,7 @@ def write(path, items, times, length, targets=None) -> None:
     offsets = np.concatenate(([0], np.cumsum([len(sequence) for sequence in items])))
     flat_items = np.array([item for sequence in items for item in sequence], dtype=np.int32)
     flat_times = np.array([time for sequence in times for time in sequence], dtype=np.int64)
-    write_part(path, flat_items, flat_times, offsets, np.array(length), targets)
+    literal.write_part(path, flat_items, flat_times, offsets, np.array(length), targets)
 
 
 class TestFiles:
@@ -86,7 +86,13 @@ class TestFiles:
 
     def test_b13_files_hold_plain_integers_for_both_readers(self, tmp_path):
         write(tmp_path / "a.parquet", [[3, 1], [2]], [[5, 6], [7]], [2, 1], (np.array([0]), np.array([1])))
-        types = {"user": "int32", "items": "list<item: int32>", "timestamps": "list<item: int64>", "targets": "list<item: int32>"}
+        types = {
+            "user": "int32",
+            "items": "list<item: int32>",
+            "timestamps": "list<item: int64>",
+            "targets": "list<item: int32>",
+            "target_tied": "list<item: bool>",
+        }
         schema = pyarrow.parquet.read_table(tmp_path / "a.parquet").schema
         assert {field.name: str(field.type).replace("element", "item") for field in schema} == types
         frame = pd.read_parquet(tmp_path / "a.parquet")
@@ -99,7 +105,7 @@ class TestFiles:
     def test_a_file_that_is_no_part_is_named(self, tmp_path):
         pyarrow.parquet.write_table(pa.table({"user": [1], "items": [[1]]}), tmp_path / "train.parquet")
         assert len(read_training(tmp_path / "train.parquet")) == 1
-        with pytest.raises(InputError, match=r"train\.parquet: no column timestamps, targets; found: user, items"):
+        with pytest.raises(InputError, match=r"train\.parquet: no column targets, target_tied; found: user, items"):
             read_held_out(tmp_path / "train.parquet")
         (tmp_path / "half.parquet").write_bytes((tmp_path / "train.parquet").read_bytes()[:-9])
         with pytest.raises(InputError, match=r"half\.parquet: not a readable Parquet file"):

@@ -312,6 +312,7 @@ class TestScript:
                     "items": [codes[item] for item, _ in whole],
                     "timestamps": [time for _, time in whole],
                     "targets": [position for user, position in chosen if user == code],
+                    "target_tied": [whole[position][1] == whole[position - 1][1] for user, position in chosen if user == code],
                 }
             assert parts[name] == expected
             assert counts[name]["targets"] == len(chosen)

@@ -109,7 +109,8 @@ def statistics_of(folder, dataset, users):
         "tied_targets_percent": 51.25,
     }
     path = folder / f"{dataset}.json"
-    path.write_text(json.dumps({"dataset": dataset, "minimum_events": 5, "ties": "file", "core": core}), encoding="utf-8")
+    raw = {"users": users + 7, "items": 1700, "interactions": 123_456, "bad_rows": {"empty user or item": 3, "not UTF-8": 1}}
+    path.write_text(json.dumps({"dataset": dataset, "minimum_events": 5, "ties": "file", "raw": raw, "core": core}), encoding="utf-8")
     return path
 
 
@@ -128,6 +129,7 @@ def test_table1_shows_the_paper_below_ours(tmp_path):
     assert [row["Users"] for row in rows] == ["943", "22,361", "22,363"]
     assert (rows[0]["Density %"], rows[0]["Avg. length"], rows[0]["Days"], rows[0]["Tie order"]) == ("6.30", "106.0", "215", "file")
     assert (rows[0]["Tied transitions %"], rows[0]["Tied targets %"]) == ("48.0", "51.2")
+    assert (rows[0]["Read"], rows[0]["Bad rows"], rows[2]["Read"]) == ("123,456", "4", "n/a")
     assert rows[2]["Tied targets %"] == "n/a"
     assert "5-core" in markdown
     assert "5-core" in latex

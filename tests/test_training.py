@@ -23,8 +23,9 @@ from lastitem.models.gru4rec import GRU4Rec
 from lastitem.models.registry import build, load
 from lastitem.models.sasrec import SASRec
 from lastitem.ranking import rank
-from lastitem.sequences import HeldOut, Sequences, write_part
+from lastitem.sequences import HeldOut, Sequences
 from lastitem.training import TrainingSettings, cloze_batch, make_batch, next_item_batch, train
+from tests import literal
 
 torch.set_num_threads(1)
 
@@ -467,8 +468,8 @@ def write_parts(folder, histories):
     items, offsets = np.concatenate(histories).astype(np.int32), np.concatenate(([0], np.cumsum([len(h) for h in histories])))
     times = np.arange(len(items), dtype=np.int64)
     length = np.diff(offsets)
-    write_part(folder / "train.parquet", items, times, offsets, length - 1)
-    write_part(folder / "validation.parquet", items, times, offsets, length, (np.arange(len(histories)), length - 1))
+    literal.write_part(folder / "train.parquet", items, times, offsets, length - 1)
+    literal.write_part(folder / "validation.parquet", items, times, offsets, length, (np.arange(len(histories)), length - 1))
     pyarrow.parquet.write_table(pa.table({"item": np.arange(1, ITEMS + 1)}), folder / "items.parquet")
 
 

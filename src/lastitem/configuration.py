@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import difflib
 import json
 import math
@@ -18,6 +19,9 @@ from lastitem.errors import InputError
 def check(config: Mapping[str, Any], schema: str | Path) -> None:
     """Hold a merged config against its JSON schema, and its names against each other.
 
+    A dataset's stanza may be short, a ``path`` or ``url`` and ``columns`` (and other keys of a source and its ``form``); it
+    is written out in place, as one source called ``own``, with the default order of ties and filter of seen items.
+
     Numbers and truth values inside a list or dictionary given by ``--config`` arrive as text; where the schema wants a
     number or a truth value, they are replaced by it in place.
 
@@ -27,6 +31,9 @@ def check(config: Mapping[str, Any], schema: str | Path) -> None:
     """
     rules = yaml.safe_load(Path(schema).read_text(encoding="utf-8"))
     validator = jsonschema.Draft202012Validator(rules)
+    for stanza in config.get("registry", {}).values() if isinstance(config.get("registry"), Mapping) else ():
+        if isinstance(stanza, dict):
+            _write_out(stanza, rules["$defs"])
     _read_texts(config, validator)
     faults = [f"{place}: {value!r} is not a finite number" for place, value in _not_finite(config)]
     faults += [line for error in sorted(validator.iter_errors(config), key=_place) for line in _explain(error)]
@@ -34,6 +41,16 @@ def check(config: Mapping[str, Any], schema: str | Path) -> None:
         faults = list(_check_names(config))
     if faults:
         raise InputError("the config cannot be used:\n" + "\n".join(f"  {fault}" for fault in dict.fromkeys(faults)))
+
+
+def _write_out(stanza: dict[str, Any], definitions: Mapping[str, Any]) -> None:
+    if "sources" not in stanza:
+        of_source = definitions["source"]["properties"]
+        form = {key: stanza.pop(key) for key in of_source["form"]["properties"] if key in stanza}
+        source = {key: stanza.pop(key) for key in of_source if key in stanza}
+        stanza["sources"] = {"own": {"form": form, **source}}
+    stanza.setdefault("ties", "file")
+    stanza.setdefault("filter_seen", True)
 
 
 def _read_texts(config: Any, validator: jsonschema.Draft202012Validator) -> None:
@@ -112,11 +129,21 @@ def _check_names(config: Mapping[str, Any]) -> Iterable[str]:
             yield f"model_settings.{name}: hidden_size {settings['hidden_size']} is not a multiple of heads {settings['heads']}"
     for name, dataset in config["registry"].items():
         for source, entry in dataset["sources"].items():
-            form = entry["form"]
+            form, place = entry["form"], f"registry.{name}.sources.{source}.form"
             header, columns = form.get("header", True), dict(form["columns"])
             wanted, kind = (str, "names") if header else (int, "0-based positions")
             if not all(isinstance(column, wanted) for column in columns.values()):
-                yield f"registry.{name}.sources.{source}.form.columns: {columns} must be {kind} when header is {header}"
+                yield f"{place}.columns: {columns} must be {kind} when header is {header}"
+            if not _is_encoding(form.get("encoding", "utf-8")):
+                yield f"{place}.encoding: {form['encoding']!r} is not known; utf-8, latin-1, cp1252, gbk are examples"
+
+
+def _is_encoding(name: str) -> bool:
+    try:
+        codecs.lookup(name)
+    except LookupError:
+        return False
+    return True
 
 
 def _suggest(value: object, known: Iterable[object]) -> str:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lastitem.errors import InputError
-from lastitem.files import read_parquet, write_parquet
+from lastitem.files import read_parquet
 from lastitem.splits import draw_users
 
 PADDING = 0
@@ -67,7 +67,7 @@ class HeldOut(Sequences):
     Attributes
     ----------
     target : int32 [n].
-    tied : bool [n], whether the target has the same time as the item before it.
+    tied : bool [n], whether the target has exactly the time of the item before it.
     """
 
     target: NDArray[np.int32]
@@ -84,54 +84,23 @@ class HeldOut(Sequences):
         return self.select(np.flatnonzero(np.isin(self.user, chosen)))
 
 
-def write_part(
-    path: str | Path,
-    items: NDArray[np.int32],
-    timestamp: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    length: NDArray[np.int64],
-    targets: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
-) -> None:
-    """Write one part of a split: a row per user with lists of items and times.
-
-    Parameters
-    ----------
-    items, timestamp : all events of the log, by user, then time.   offsets : int64 [users + 1].
-    length : int64 [users], how many of each user's events the part holds; users with 0 get no row.
-    targets : (user, position) of what is to be predicted; adds a column ``targets``, the positions of each user's list.
-    """
-    users = np.flatnonzero(length)
-    counts = length[users]
-    inner = np.concatenate(([0], np.cumsum(counts)))
-    flat = np.arange(inner[-1]) - np.repeat(inner[:-1], counts) + np.repeat(offsets[:-1][users], counts)
-    columns = {
-        "user": pa.array(users.astype(np.int32)),
-        "items": pa.ListArray.from_arrays(inner.astype(np.int32), items[flat]),
-        "timestamps": pa.ListArray.from_arrays(inner.astype(np.int32), timestamp[flat]),
-    }
-    if targets is not None:
-        per_user = np.searchsorted(targets[0], np.append(users, len(length)))
-        columns["targets"] = pa.ListArray.from_arrays(per_user.astype(np.int32), targets[1].astype(np.int32))
-    write_parquet(path, pa.table(columns))
-
-
 def read_training(path: str | Path) -> Sequences:
-    """Read a training part written by :func:`write_part`."""
+    """Read a training part laid out by :func:`lastitem.splits.part_table`."""
     table = _read(path, ["user", "items"])
     items, offsets = _flatten(table["items"])
     return Sequences(items, offsets[:-1], offsets[1:], table["user"].to_numpy().astype(np.int32))
 
 
 def read_held_out(path: str | Path) -> HeldOut:
-    """Read a validation or test part written by :func:`write_part`; one case per target."""
-    table = _read(path, ["user", "items", "timestamps", "targets"])
+    """Read a validation or test part laid out by :func:`lastitem.splits.part_table`; one case per target."""
+    table = _read(path, ["user", "items", "targets", "target_tied"])
     items, offsets = _flatten(table["items"])
-    timestamps, _ = _flatten(table["timestamps"])
     positions, target_offsets = _flatten(table["targets"])
+    tied, _ = _flatten(table["target_tied"])
     row = np.repeat(np.arange(table.num_rows), np.diff(target_offsets))
     start = offsets[:-1][row]
     at = start + positions
-    return HeldOut(items, start, at, table["user"].to_numpy().astype(np.int32)[row], items[at], timestamps[at] == timestamps[at - 1])
+    return HeldOut(items, start, at, table["user"].to_numpy().astype(np.int32)[row], items[at], tied)
 
 
 def pad(sequences: Sequences, index: NDArray[np.int64], maximum_length: int) -> tuple[Tensor, Tensor]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from lastitem.errors import InputError
@@ -145,6 +146,43 @@ def target_positions(part: Part, target: str, seed: int) -> tuple[NDArray[np.int
     return users[with_history], positions[with_history], without_history
 
 
+def part_table(
+    items: NDArray[np.int32],
+    timestamp: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    length: NDArray[np.int64],
+    targets: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]] | None = None,
+) -> pa.Table:
+    """Lay out one part of a split: a row per user with lists of items and times.
+
+    Parameters
+    ----------
+    items, timestamp : all events of the log, by user, then time.   offsets : int64 [users + 1].
+    length : int64 [users], how many of each user's events the part holds; users with 0 get no row.
+    targets : what is to be predicted: user, position in the user's list, and whether the event has exactly the time of the
+        one before it (whole seconds do not tell). Adds the columns ``targets`` and ``target_tied``.
+
+    Returns
+    -------
+    columns ``user`` (int32), ``items`` (list of int32), ``timestamps`` (list of int64, seconds), and with targets
+    ``targets`` (list of int32) and ``target_tied`` (list of bool).
+    """
+    users = np.flatnonzero(length)
+    inner = np.concatenate(([0], np.cumsum(length[users])))
+    inside = _prefixes(offsets, length)
+    columns = {
+        "user": pa.array(users.astype(np.int32)),
+        "items": _lists(inner, items[inside]),
+        "timestamps": _lists(inner, timestamp[inside]),
+    }
+    if targets is not None:
+        user, position, tied = targets
+        per_user = np.searchsorted(user, np.append(users, len(length)))
+        columns["targets"] = _lists(per_user, position.astype(np.int32))
+        columns["target_tied"] = _lists(per_user, tied)
+    return pa.table(columns)
+
+
 def draw_users(users: NDArray[Any], count: int, seed: int) -> NDArray[Any]:
     """Draw ``count`` of ``users`` (all, if there are fewer) by keys of (seed, user); sorted, independent of order."""
     if len(users) <= count:
@@ -161,14 +199,30 @@ def _events_until(
     quantile: float,
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_], float]:
     """Count each member's events up to the quantile of the members' first ``length`` events."""
-    position = np.arange(len(timestamp)) - np.repeat(offsets[:-1], np.diff(offsets))
-    inside = (position < np.repeat(length, np.diff(offsets))) & np.repeat(member, np.diff(offsets))
+    inside = _prefixes(offsets, np.where(member, length, 0))
     if not inside.any():
         raise InputError("gts: no user has two events before the test threshold; nothing is left to train on")
     threshold = float(np.quantile(timestamp[inside], quantile, method="linear"))
-    early = np.concatenate(([0], np.cumsum(inside & (timestamp <= threshold))))
-    count = early[offsets[1:]] - early[offsets[:-1]]
+    inside &= timestamp <= threshold
+    count = np.zeros(len(member), dtype=np.int64)
+    some = np.flatnonzero(np.diff(offsets))
+    count[some] = np.add.reduceat(inside, offsets[some], dtype=np.int64)
     return count, member & (count >= 2), threshold
+
+
+def _prefixes(offsets: NDArray[np.int64], length: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether each event is among the first ``length`` of its user."""
+    users = np.flatnonzero(length)
+    change = np.zeros(int(offsets[-1]) + 1, dtype=np.int8)
+    change[offsets[users]] += 1
+    change[offsets[users] + length[users]] -= 1
+    return np.cumsum(change[:-1], dtype=np.int8, out=change[:-1]).view(bool)
+
+
+def _lists(offsets: NDArray[np.int64], values: NDArray) -> pa.Array:
+    if offsets[-1] > np.iinfo(np.int32).max:
+        return pa.LargeListArray.from_arrays(offsets, values)
+    return pa.ListArray.from_arrays(offsets.astype(np.int32), values)
 
 
 def _training(length: NDArray[np.int64]) -> Part:

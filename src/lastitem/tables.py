@@ -16,6 +16,7 @@ from lastitem.summaries import STUDY_COLUMNS
 
 NOT_APPLICABLE = "n/a"
 STATISTICS = ("users", "items", "interactions", "avg_length", "density_percent", "days", "tied_transitions_percent", "tied_targets_percent")
+RAW_COUNTS = ("raw_users", "raw_items", "raw_interactions", "bad_rows")
 
 
 @dataclass
@@ -64,27 +65,31 @@ def table1(statistics: Sequence[Mapping[str, Any]], published: pd.DataFrame) -> 
     """Dataset statistics after filtering, the paper's row below ours where it has one."""
     rows = []
     for counts in statistics:
-        rows.append({"dataset": counts["dataset"], "source": "measured", "ties": counts["ties"], **counts["core"]})
+        raw = {f"raw_{key}": counts["raw"][key] for key in ("users", "items", "interactions")}
+        bad = {"bad_rows": sum(counts["raw"]["bad_rows"].values())}
+        rows.append({"dataset": counts["dataset"], "source": "measured", "ties": counts["ties"], **counts["core"], **raw, **bad})
         for row in published[published["dataset"] == counts["dataset"]].to_dict("records"):
             rows.append({**row, "source": "paper"})
-    facts = pd.DataFrame(rows, columns=["dataset", "source", "ties", *STATISTICS])
+    facts = pd.DataFrame(rows, columns=["dataset", "source", "ties", *STATISTICS, *RAW_COUNTS])
     minimum = sorted({counts["minimum_events"] for counts in statistics})
     formats = {
         "users": "{:,.0f}", "items": "{:,.0f}", "interactions": "{:,.0f}", "avg_length": "{:.1f}", "density_percent": "{:.2f}",
         "days": "{:,.0f}", "tied_transitions_percent": "{:.1f}", "tied_targets_percent": "{:.1f}",
+        "raw_interactions": "{:,.0f}", "bad_rows": "{:,.0f}",
     }  # fmt: skip
-    layout = facts.copy()
+    layout = facts.drop(columns=["raw_users", "raw_items"])
     for column, form in formats.items():
         layout[column] = [_cell(form, value) for value in facts[column]]
     layout["ties"] = layout["ties"].fillna("")
     layout.columns = [
         "Dataset", "Source", "Tie order", "Users", "Items", "Interactions", "Avg. length", "Density %", "Days",
-        "Tied transitions %", "Tied targets %",
+        "Tied transitions %", "Tied targets %", "Read", "Bad rows",
     ]  # fmt: skip
     caption = (
         f"Table 1. Statistics after {'/'.join(map(str, minimum))}-core filtering and removal of consecutive repeats. Tied "
         "transitions: share of consecutive events of a user with equal time; tied targets: share of users whose last event has the "
-        "time of the one before. Where it is high, the order of a history is partly an artefact of the file."
+        "time of the one before. Where it is high, the order of a history is partly an artefact of the file. Read: interactions "
+        "before filtering; bad rows: rows of the file that could not be used."
     )
     return Table(facts, layout, caption, {})
 

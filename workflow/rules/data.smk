@@ -22,10 +22,11 @@ rule download:
     conda:
         ENVIRONMENT
     params:
-        sources=of_sources("url", "package", "path", "bytes", "sha256"),
+        sources=of_sources("url", "share", "package", "by_hand", "path", "bytes", "sha256"),
+        licence=lambda wildcards: config["registry"][wildcards.dataset].get("licence", ""),
     shell:
-        "python {input.script:q} --dataset {wildcards.dataset:q} --sources {params.sources:q}"
-        " --out {output.log:q} --provenance {output.provenance:q} > {log:q} 2>&1"
+        "python {input.script:q} --dataset {wildcards.dataset:q} --sources {params.sources:q} --licence {params.licence:q}"
+        " --out {output.log:q} --provenance {output.provenance:q} 2>&1 | tee {log:q}"
 
 
 rule core_filter:
@@ -45,6 +46,8 @@ rule core_filter:
         "logs/core_filter/{dataset}.tsv"
     conda:
         ENVIRONMENT
+    # Two threads number ids while the file is read.
+    threads: 2
     resources:
         mem_mb=attempts(4000),
         runtime=60,
@@ -57,7 +60,7 @@ rule core_filter:
         "python {input.script:q} --dataset {wildcards.dataset:q} --log {input.log:q} --provenance {input.provenance:q}"
         " --sources {params.sources:q} --minimum-events {params.minimum_events} --ties {params.ties} --seed {params.seed}"
         " --interactions {output.interactions:q} --users {output.user_map:q} --items {output.item_map:q}"
-        " --statistics {output.statistics:q} > {log:q} 2>&1"
+        " --statistics {output.statistics:q} 2>&1 | tee {log:q}"
 
 
 rule split:
@@ -87,4 +90,4 @@ rule split:
         "python {input.script:q} --interactions {input.interactions:q} --kind {wildcards.split} --target {params.target}"
         " --quantile {params.gts[quantile]} --validation-kind {params.gts[validation]}"
         " --validation-users {params.gts[validation_users]} --seed {params.seed} --train {output.train:q}"
-        " --validation {output.validation:q} --test {output.test:q} --counts {output.counts:q} > {log:q} 2>&1"
+        " --validation {output.validation:q} --test {output.test:q} --counts {output.counts:q} 2>&1 | tee {log:q}"
