@@ -360,7 +360,7 @@ class _IdEncoder:
     """Numbers ids in the order of their first appearance, batch by batch."""
 
     def __init__(self) -> None:
-        self._known = pa.array([], pa.large_string())
+        self._known: list[pa.Array] = []  # one array, once there is one
         self._waiting: list[pa.Array] = []
         # Of each batch: numbers within the batch, and the numbers those stand for in the whole log.
         self._batches: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []
@@ -370,15 +370,18 @@ class _IdEncoder:
         """Take the next ids: text or whole numbers; none is missing."""
         encoded = column.dictionary_encode()
         self._batches.append((encoded.indices.to_numpy(), np.zeros(0, dtype=np.int32)))
-        self._waiting.append(encoded.dictionary.cast(pa.large_string()))
-        # Each merge hashes all known ids; merging when as many wait as are known keeps the whole linear.
-        if sum(map(len, self._waiting)) > max(1 << 20, len(self._known)):
+        distinct = encoded.dictionary
+        # Numbers stay numbers for now, which hash faster; text gets offsets that can hold all of it.
+        self._waiting.append(distinct if pa.types.is_integer(distinct.type) else distinct.cast(pa.large_string()))
+        # Each merge hashes all known ids; merging when twice as many wait as are known keeps the whole linear.
+        if sum(map(len, self._waiting)) > max(1 << 21, 2 * sum(map(len, self._known))):
             self._merge()
 
     def finish(self) -> tuple[NDArray[np.int32], pa.Array]:
         """Codes (int32 [n]: ranks among the sorted distinct ids) and the sorted distinct ids."""
         self._merge()
-        order = sorted_ids(self._known)
+        distinct = self._known[0].cast(pa.large_string())
+        order = sorted_ids(distinct)
         rank = np.empty(len(order), dtype=np.int32)
         rank[order] = np.arange(len(order), dtype=np.int32)
         codes = np.empty(sum(len(within) for within, _ in self._batches), dtype=np.int32)
@@ -386,18 +389,18 @@ class _IdEncoder:
         for within, number in self._batches:
             np.take(rank[number], within, out=codes[begin : begin + len(within)], mode="clip")
             begin += len(within)
-        return codes, self._known.take(pa.array(order))
+        return codes, distinct.take(pa.array(order))
 
     def _merge(self) -> None:
         # What is known comes first and holds no id twice, so its numbers stay as they are.
-        together = pa.concat_arrays([self._known, *self._waiting]).dictionary_encode()
+        together = pa.concat_arrays([*self._known, *self._waiting]).dictionary_encode()
         number = together.indices.to_numpy()
-        begin = len(self._known)
+        begin = sum(map(len, self._known))
         for place, distinct in enumerate(self._waiting, self._merged):
             self._batches[place] = (self._batches[place][0], number[begin : begin + len(distinct)].copy())
             begin += len(distinct)
         self._merged += len(self._waiting)
-        self._known = together.dictionary
+        self._known = [together.dictionary]
         self._waiting = []
 
 
@@ -435,45 +438,44 @@ def _sorted_by_user_and_time(
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
     """Sort events by user, then time; equal ones stay in their order.
 
-    numpy sorts values many times faster than it finds a stable order, so keys and position are packed into one
-    integer: all three where 64 bits suffice, else first time and position, then user and position. Memory is touched
-    as little as possible: at this size, fresh pages cost as much as the arithmetic.
+    numpy sorts values many times faster than it finds a stable order, so user, time and position are packed into one
+    integer. Where they do not fit into 64 bits, the time loses its last bits, and the few events that this makes equal are
+    put right afterwards. Memory is touched as little as possible: at this size it costs more than the arithmetic.
     """
     earliest = int(time.min())
     position_bits = (len(user) - 1).bit_length()
     time_bits = (int(time.max()) - earliest).bit_length()
-    user_bits = int(user.max()).bit_length()
-    if time_bits + position_bits > 64:
-        order = np.lexsort((time, user))
-        return user[order], item[order], time[order]
-    once = user_bits + time_bits + position_bits <= 64
+    kept_bits = min(time_bits, 64 - position_bits - int(user.max()).bit_length())
+    lost_bits = np.uint64(time_bits - kept_bits)
+    user_shift, time_shift = np.uint64(kept_bits + position_bits), np.uint64(position_bits)
     packed = np.empty(len(user), dtype=np.uint64)
     for block in _blocks(len(user)):
-        key = (time[block] - earliest).astype(np.uint64)
-        if once:
-            key |= user[block].astype(np.uint64) << np.uint64(time_bits)
-        packed[block] = (key << np.uint64(position_bits)) | np.arange(block.start, block.stop, dtype=np.uint64)
+        packed[block] = user[block].astype(np.uint64) << user_shift
+        packed[block] |= (time[block] - earliest).astype(np.uint64) >> lost_bits << time_shift
+        packed[block] |= np.arange(block.start, block.stop, dtype=np.uint64)
     packed.sort()
-    if not once:
-        by_user = np.empty(len(user), dtype=np.uint64)
-        for block in _blocks(len(user)):
-            position = packed[block] & np.uint64((1 << position_bits) - 1)
-            by_user[block] = user[position].astype(np.uint64) << np.uint64(position_bits)
-            by_user[block] |= np.arange(block.start, block.stop, dtype=np.uint64)
-        by_user.sort()
-    sorted_user, sorted_item, sorted_time = np.empty_like(user), np.empty_like(item), packed.view(np.int64) if once else np.empty_like(time)
+    if lost_bits:
+        _sort_by_lost_bits(packed, time, time_shift)
+    sorted_user, sorted_item, sorted_time = np.empty_like(user), np.empty_like(item), np.empty_like(time)
     for block in _blocks(len(user)):
-        if once:
-            event = packed[block].copy()
-            sorted_user[block] = event >> np.uint64(time_bits + position_bits)
-        else:
-            sorted_user[block] = by_user[block] >> np.uint64(position_bits)
-            event = packed[by_user[block] & np.uint64((1 << position_bits) - 1)]
-        sorted_item[block] = item[event & np.uint64((1 << position_bits) - 1)]
-        event >>= np.uint64(position_bits)
-        event &= np.uint64((1 << time_bits) - 1)
-        sorted_time[block] = event.astype(np.int64) + earliest
+        position = packed[block] & np.uint64((1 << position_bits) - 1)
+        sorted_user[block] = packed[block] >> user_shift
+        sorted_item[block] = item[position]
+        sorted_time[block] = time[position]
     return sorted_user, sorted_item, sorted_time
+
+
+def _sort_by_lost_bits(packed: NDArray[np.uint64], time: NDArray[np.int64], time_shift: np.uint64) -> None:
+    """Sort, in place, the runs of events that agree in user and kept bits of the time by the whole time, then position."""
+    in_run = np.zeros(len(packed) + 1, dtype=bool)
+    for block in _blocks(len(packed) - 1):
+        equal = packed[block] >> time_shift == packed[block.start + 1 : block.stop + 1] >> time_shift
+        in_run[block] |= equal
+        in_run[block.start + 1 : block.stop + 1] |= equal
+    places = np.flatnonzero(in_run)
+    events = packed[places]
+    position = events & np.uint64((1 << int(time_shift)) - 1)
+    packed[places] = events[np.lexsort((time[position], events >> time_shift))]
 
 
 def _blocks(length: int) -> Iterator[slice]:

@@ -199,14 +199,19 @@ def _events_until(
     quantile: float,
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_], float]:
     """Count each member's events up to the quantile of the members' first ``length`` events."""
-    inside = _prefixes(offsets, np.where(member, length, 0))
-    if not inside.any():
+    length = np.where(member, length, 0)
+    if not length.any():
         raise InputError("gts: no user has two events before the test threshold; nothing is left to train on")
-    threshold = float(np.quantile(timestamp[inside], quantile, method="linear"))
-    inside &= timestamp <= threshold
-    count = np.zeros(len(member), dtype=np.int64)
-    some = np.flatnonzero(np.diff(offsets))
-    count[some] = np.add.reduceat(inside, offsets[some], dtype=np.int64)
+    among = timestamp if length.sum() == len(timestamp) else timestamp[_prefixes(offsets, length)]
+    threshold = float(np.quantile(among, quantile, method="linear", overwrite_input=among is not timestamp))
+    # Bisection in all sequences at once: their times ascend.
+    low, high = offsets[:-1].copy(), offsets[:-1] + length
+    while (open_ := np.flatnonzero(low < high)).size:
+        middle = (low[open_] + high[open_]) // 2
+        early = timestamp[middle] <= threshold
+        low[open_[early]] = middle[early] + 1
+        high[open_[~early]] = middle[~early]
+    count = low - offsets[:-1]
     return count, member & (count >= 2), threshold
 
 
