@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Sequence
+from typing import Any
 
 from lastitem.downloading import fetch_first
 from lastitem.errors import run
@@ -18,13 +20,22 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--sources",
         required=True,
-        type=json.loads,
-        help="JSON: name → {url | package | path, bytes, sha256}, tried in this order",
+        type=_read_sources,
+        help="JSON: name → {url | share | package | path, bytes, sha256}; local files first, the others in this order",
     )
+    parser.add_argument("--licence", help="terms of the data, said before a download")
     parser.add_argument("--out", required=True, help="where the file goes, as it was served")
     parser.add_argument("--provenance", required=True, help="JSON: source, address, bytes, sha256")
     arguments = parser.parse_args(argv)
-    write_json(arguments.provenance, fetch_first(arguments.dataset, arguments.sources, arguments.out))
+    write_json(arguments.provenance, fetch_first(arguments.dataset, arguments.sources, arguments.out, arguments.licence))
+
+
+def _read_sources(text: str) -> dict[str, Any]:
+    try:
+        # Bytes as they were given: in the C locale Python takes é in an argument for two broken characters.
+        return json.loads(os.fsencode(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"not JSON ({error})") from None
 
 
 if __name__ == "__main__":

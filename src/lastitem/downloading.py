@@ -1,15 +1,27 @@
-"""Fetching raw logs: several sources in order, size and checksum verified, nothing half-written."""
+"""Fetching raw logs: several sources in order, interrupted transfers gone on with, everything verified, nothing half-written."""
 
 from __future__ import annotations
 
+import fcntl
+import gzip
 import hashlib
+import html
+import json
+import lzma
 import os
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+import urllib.parse
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import requests
 import tenacity
@@ -17,24 +29,47 @@ import urllib3
 from tqdm import tqdm
 
 from lastitem.errors import InputError
-from lastitem.files import write_aside
+from lastitem.files import read_json, write_aside, write_json
 
 CONNECT_SECONDS, READ_SECONDS = 10, 60
-ATTEMPTS = 3
-_BLOCK = 1 << 20
+ATTEMPTS = 5  # in a row without a new byte
+BACKOFF_SECONDS, MAXIMUM_BACKOFF_SECONDS, MAXIMUM_RETRY_AFTER_SECONDS = 0.5, 10, 60
+LOG_SECONDS = 10
+RECORDS = "checksums.json"
+_BLOCK = 1 << 18
+_JUDGED = 1 << 10  # bytes by which a page is told from data
+_TITLED = 1 << 16  # bytes in which its title is looked for
+_GZIP, _ZIP = b"\x1f\x8b", (b"PK\x03\x04", b"PK\x05\x06")
+_DAMAGES = (EOFError, OSError, ValueError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 
 
 class SourceError(Exception):
     """One source failed; the next one is tried."""
 
 
-def fetch_first(dataset: str, sources: Mapping[str, Mapping[str, Any]], out: str | Path) -> dict[str, Any]:
+class TemporaryError(SourceError):
+    """A fault that may pass; the same source is tried again, if the server says so not before ``retry_after`` seconds."""
+
+    def __init__(self, reason: str, retry_after: int = 0) -> None:
+        super().__init__(reason)
+        self.retry_after = retry_after
+
+
+def fetch_first(dataset: str, sources: Mapping[str, Mapping[str, Any]], out: str | Path, licence: str | None = None) -> dict[str, Any]:
     """Fetch ``out`` from the first source that delivers what it promises.
+
+    Local files come first, then files that were put by hand beside ``out``, then what needs a network. A transfer that broke off, in this
+    process or an earlier one, is gone on with. A file without a known checksum is held to the one of its first download, which is
+    recorded in ``checksums.json`` beside ``out``.
 
     Parameters
     ----------
-    sources : name → one of ``url`` (http or https), ``package`` (a pinned requirement whose wheel is fetched by pip from
-        the configured package index) or ``path`` (a local file), and, where known, ``bytes`` and ``sha256``.
+    dataset : name for messages.
+    sources : name → one of ``url`` (http or https), ``share`` (``api``, ``key`` and ``file``: a file of a public share with the REST API of
+        Yandex Disk), ``package`` (a pinned requirement whose wheel is fetched by pip from the configured package index) or
+        ``path`` (a local file), and, where known, ``bytes`` and ``sha256``.
+    out : where the file goes, as it was served.
+    licence : terms of the data, said before anything is fetched over the network.
 
     Returns
     -------
@@ -42,70 +77,100 @@ def fetch_first(dataset: str, sources: Mapping[str, Mapping[str, Any]], out: str
 
     Raises
     ------
-    InputError if all sources fail; it lists each with its reason, and how to place the file by hand.
+    InputError if all sources fail; it lists each with its reason, and what to fetch by hand. Also if another process is
+        downloading the same file, or if it cannot be written.
     """
+    out = Path(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
     failures = []
+    with closing(_Partial(out)) as partial:
+        for name, source, address, file in _ways(sources, out):
+            if file is None and licence:
+                print(f"{dataset}: licence: {licence}", file=sys.stderr)
+                licence = None
+            try:
+                if file is None and "package" not in source:
+                    found = _download(dataset, source, partial, out)
+                    partial.finish(out)
+                else:
+                    with write_aside(out) as aside:
+                        if file is None:
+                            _fetch_package(source["package"], aside)
+                        else:
+                            _copy(file, aside)
+                        found = _verify(source, aside, out)
+                    partial.clear()
+            except SourceError as error:
+                failures.append(f"  {name}: {address}: {error}")
+                print(f"{dataset}: source {name!r} failed: {address}: {error}", file=sys.stderr)
+                continue
+            print(f"{dataset}: fetched from {name!r} ({address}), {found['bytes']:,} bytes, sha256 {found['sha256']}", file=sys.stderr)
+            return {"source": name, "address": address, **found}
+    raise InputError("\n".join([f"{dataset}: no source could be used:", *failures, *_remedies(dataset, sources, out)]))
+
+
+def _ways(sources: Mapping[str, Mapping[str, Any]], out: Path) -> Iterator[tuple[str, Mapping[str, Any], str, Path | None]]:
+    """Name, source, address and, where it lies on this machine already, the file: in the order in which they are tried."""
     for name, source in sources.items():
-        try:
-            with write_aside(out) as aside:
-                address = _fetch(source, aside)
-                found = _verify(source, aside)
-        except SourceError as error:
-            failures.append(f"  {name}: {error}")
-            print(f"{dataset}: source {name!r} failed: {error}", file=sys.stderr)
-            continue
-        print(f"{dataset}: fetched from {name!r} ({address}), {found['bytes']:,} bytes, sha256 {found['sha256']}", file=sys.stderr)
-        return {"source": name, "address": address, **found}
-    raise InputError(
-        f"{dataset}: no source could be used:\n" + "\n".join(failures) + "\n"
-        "Fetch the file by hand and add it as one more source in a config file of your own, with the `form` of the source it comes from: "
-        f"registry: {{{dataset}: {{sources: {{by-hand: {{path: <where it lies>, form: …}}}}}}}}"
+        if "path" in source:
+            yield name, source, source["path"], _local(source["path"])
+    for name, source in sources.items():
+        file = _by_hand(source, out)
+        if file is not None and os.path.isfile(file):
+            yield name, source, _printable(file), file
+    for name, source in sources.items():
+        if "path" not in source:
+            yield name, source, _address(source), None
+
+
+def _address(source: Mapping[str, Any]) -> str:
+    """What a source is known by: in messages, in the provenance, in the note of a partial file, in the recorded checksums."""
+    if "package" in source:
+        return f"package {source['package']}"
+    return f"{source['share']['key']} {source['share']['file']}" if "share" in source else source["url"]
+
+
+def _by_hand(source: Mapping[str, Any], out: Path) -> Path | None:
+    """Where a source's file is looked for before it is downloaded; None if it has no name of its own."""
+    if "share" in source:
+        name = source["share"]["file"].rpartition("/")[2]
+    elif "url" in source:
+        name = urllib.parse.unquote(urllib.parse.urlsplit(source["url"]).path.rpartition("/")[2])
+    else:
+        return None
+    file = out.parent / _local(name)
+    # A percent-decoded name may hold a slash; and our own files were not put there by hand.
+    return None if file.parent != out.parent or name in ("", ".", "..", RECORDS) or file == out else file
+
+
+def _remedies(dataset: str, sources: Mapping[str, Mapping[str, Any]], out: Path) -> Iterator[str]:
+    files = {name: file for name, source in sources.items() if (file := _by_hand(source, out))}
+    if files:
+        yield f"Fetch one of these by hand, put it under the name given into the folder {_printable(out.parent)}, and run again:"
+    for name, file in files.items():
+        share = sources[name].get("share")
+        where = f"the file {share['file']} of the share {share['key']}" if share else sources[name]["url"]
+        yield f"  {name}: {where} → name: {_printable(Path(file.name))}"
+    yield (
+        f"{'Or add' if files else 'Fetch the file by hand and add'} it as one more source in a config file of your own, with the `form` of"
+        f" the source it comes from: registry: {{{dataset}: {{sources: {{by-hand: {{path: <where it lies>, form: …}}}}}}}}"
     )
 
 
-def _fetch(source: Mapping[str, Any], out: Path) -> str:
-    if "path" in source:
-        try:
-            shutil.copyfile(source["path"], out)
-        except OSError as error:
-            raise SourceError(f"{source['path']}: {error.strerror}") from None
-        return str(source["path"])
-    if "package" in source:
-        _fetch_package(source["package"], out)
-        return f"package {source['package']}"
+def _local(text: str) -> Path:
+    # Names in a config are Unicode and names on disk are bytes, UTF-8 whatever the locale is.
+    return Path(os.fsdecode(text.encode("utf-8", "surrogateescape")))
+
+
+def _printable(path: Path) -> str:
+    return os.fsencode(path).decode("utf-8", "replace")
+
+
+def _copy(path: Path, out: Path) -> None:
     try:
-        _fetch_url(source["url"], out)
-    except urllib3.exceptions.HTTPError as error:
-        raise SourceError(f"{source['url']}: the transfer broke off ({error})") from None
-    except requests.RequestException as error:
-        raise SourceError(f"{source['url']}: {_reason(error)}") from None
-    return str(source["url"])
-
-
-def _is_temporary(error: BaseException) -> bool:
-    if isinstance(error, urllib3.exceptions.HTTPError):
-        return True
-    if isinstance(error, requests.HTTPError):
-        return error.response.status_code >= 500 or error.response.status_code == 429
-    # A host that cannot be reached at all is given up at once, so that the next source gets its turn.
-    return isinstance(error, requests.RequestException) and not isinstance(error, requests.ConnectionError)
-
-
-@tenacity.retry(
-    retry=tenacity.retry_if_exception(_is_temporary),
-    stop=tenacity.stop_after_attempt(ATTEMPTS),
-    wait=tenacity.wait_exponential(multiplier=0.5, max=10),
-    reraise=True,
-)
-def _fetch_url(url: str, out: Path) -> None:
-    with requests.get(url, stream=True, headers={"Accept-Encoding": "identity"}, timeout=(CONNECT_SECONDS, READ_SECONDS)) as response:
-        response.raise_for_status()
-        # Content-Length counts encoded bytes; a file that is itself compressed must arrive as it is.
-        size = int(response.headers.get("Content-Length", 0)) or None
-        with out.open("wb") as file, tqdm(total=size, unit="B", unit_scale=True, desc="download", disable=None) as progress:
-            for block in response.raw.stream(_BLOCK, decode_content=False):
-                file.write(block)
-                progress.update(len(block))
+        shutil.copyfile(path, out)
+    except OSError as error:
+        raise SourceError(error.strerror or str(error)) from None
 
 
 def _fetch_package(requirement: str, out: Path) -> None:
@@ -127,32 +192,368 @@ def _fetch_package(requirement: str, out: Path) -> None:
             folder,
             requirement,
         ]
-        done = subprocess.run(command, capture_output=True, text=True)
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace")
         if done.returncode:
             lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()
-            raise SourceError(f"pip download {requirement}: {lines[-1] if lines else 'failed'}")
+            raise SourceError(f"pip download: {lines[-1] if lines else 'failed'}")
         os.replace(next(folder.iterdir()), out)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _verify(source: Mapping[str, Any], path: Path) -> dict[str, Any]:
+# Downloads
+
+
+class _Partial:
+    """What has come of a file so far, under a hidden name, with a note by which a later process can go on.
+
+    The file is open and locked until :meth:`close`, so that two processes never write the same one.
+    """
+
+    def __init__(self, out: Path) -> None:
+        self.path = out.with_name(f".{out.name}.download")
+        self._note = out.with_name(f".{out.name}.download.json")
+        self._file = self._open(out)
+
+    def _open(self, out: Path) -> BinaryIO:
+        while True:
+            # Unbuffered: what was received is in the file, also if this process is killed the next moment.
+            file = self.path.open("ab", buffering=0)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.close()
+                raise InputError(f"{_printable(out)}: another process is downloading it; wait for that one to end") from None
+            except OSError:
+                pass  # A file system without locks: Snakemake's own lock must do.
+            if self._is_current(file):
+                return file
+            # The process that had it before has renamed or removed it in the meantime.
+            file.close()
+
+    def _is_current(self, file: BinaryIO) -> bool:
+        try:
+            return os.path.samestat(os.fstat(file.fileno()), self.path.stat())
+        except FileNotFoundError:
+            return False
+
+    @property
+    def size(self) -> int:
+        return os.fstat(self._file.fileno()).st_size
+
+    def note(self) -> dict[str, Any]:
+        """Address, validator and announced size of the file this is a part of; empty if unknown."""
+        try:
+            note = json.loads(self._note.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return note if isinstance(note, dict) else {}
+
+    def begin(self, **note: Any) -> None:
+        """Start anew. Killed between the two steps, an empty file is left, which promises nothing."""
+        self._file.truncate(0)
+        write_json(self._note, note)
+
+    def append(self, block: bytes) -> None:
+        view = memoryview(block)
+        try:
+            while view:
+                view = view[self._file.write(view) :]
+        except OSError as error:
+            raise InputError(
+                f"{_printable(self.path)}: {error.strerror} after {self.size:,} bytes;"
+                " make room and run again, the download goes on from there"
+            ) from None
+
+    def clear(self) -> None:
+        self._file.truncate(0)
+        self._note.unlink(missing_ok=True)
+
+    def finish(self, out: Path) -> None:
+        self._note.unlink(missing_ok=True)
+        os.replace(self.path, out)
+
+    def close(self) -> None:
+        # After finish() the hidden name is free, and may be another process's already.
+        if self.size == 0 and self._is_current(self._file):
+            self.clear()
+            self.path.unlink()
+        self._file.close()
+
+
+def _download(dataset: str, source: Mapping[str, Any], partial: _Partial, out: Path) -> dict[str, Any]:
+    """Bring the whole, verified file into ``partial``; tries that bring new bytes are not counted."""
+    furthest, fruitless = partial.size, 0
+
+    def give_up(_: tenacity.RetryCallState) -> bool:
+        nonlocal furthest, fruitless
+        fruitless = 0 if partial.size > furthest else fruitless + 1
+        furthest = max(furthest, partial.size)
+        return fruitless >= ATTEMPTS
+
+    def wait(state: tenacity.RetryCallState) -> float:
+        backoff = tenacity.wait_exponential(multiplier=BACKOFF_SECONDS, max=MAXIMUM_BACKOFF_SECONDS)(state)
+        return max(backoff, min(state.outcome.exception().retry_after, MAXIMUM_RETRY_AFTER_SECONDS))
+
+    def say(state: tenacity.RetryCallState) -> None:
+        print(f"{dataset}: {_address(source)}: {state.outcome.exception()}; trying again in {state.next_action.sleep:g} s", file=sys.stderr)
+
+    def attempt() -> dict[str, Any]:
+        resumed = _transfer(dataset, source, partial)
+        try:
+            return _verify(source, partial.path, out)
+        except SourceError as error:
+            partial.clear()
+            if resumed:
+                # The parts may be of different versions of the file, or one was damaged when the machine went down.
+                raise TemporaryError(f"{error} (parts of it came earlier; they are dropped)") from None
+            raise
+
+    retry_if_temporary = tenacity.retry_if_exception_type(TemporaryError)
+    return tenacity.Retrying(retry=retry_if_temporary, stop=give_up, wait=wait, before_sleep=say, reraise=True)(attempt)
+
+
+def _transfer(dataset: str, source: Mapping[str, Any], partial: _Partial) -> bool:
+    """Append what is missing, or fetch all; tell whether earlier bytes were kept.
+
+    The server is asked for the rest only if it can be told to send all in case the file has changed, or if a checksum will tell.
+    """
+    note, start = partial.note(), partial.size
+    validator = note.get("validator")
+    if note.get("address") != _address(source) or not (validator or "sha256" in source):
+        start = 0
+    # Content-Length counts encoded bytes; a file that is itself compressed must arrive as it is.
+    headers = {"Accept-Encoding": "identity"}
+    if start:
+        headers |= {"Range": f"bytes={start}-"} | ({"If-Range": validator} if validator else {})
+    address = _ask_share(**source["share"]) if "share" in source else source["url"]
+    with _answer(address, headers=headers) as response:
+        status = response.status_code
+        blocks = iter(lambda: response.raw.read1(_BLOCK, decode_content=False), b"")
+        first, total = _content_range(response)
+        if start and status == 416:
+            if start == (total or note.get("bytes")) and not _changed(response, validator):
+                return True
+            partial.clear()
+            raise TemporaryError(f"the server has no byte {start:,} to go on from; starting anew")
+        if start and status == 206:
+            known = note.get("bytes") or source.get("bytes")
+            if first != start or (known and total and total != known) or _changed(response, validator):
+                partial.clear()
+                raise TemporaryError(
+                    f"asked to go on from byte {start:,} of {known or 'unknown'}, the server sent another part or version"
+                    f" (Content-Range: {response.headers.get('Content-Range')}); starting anew"
+                )
+            print(f"{dataset}: going on from byte {start:,}", file=sys.stderr)
+            total = total or note.get("bytes")
+        elif status == 200:
+            start, total = 0, _number(response.headers.get("Content-Length"))
+            head = _take(blocks, _JUDGED)
+            content_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+            if kind := _not_data(head, content_type):
+                raise _not_the_file(kind, head + _take(blocks, _TITLED - len(head)))
+            partial.begin(address=_address(source), validator=_validator(response), bytes=total)
+            partial.append(head)
+        else:
+            came_by = f" (redirected to {response.url})" if response.history else ""
+            raise SourceError(f"HTTP status {status} {response.reason or ''}".rstrip() + came_by)
+        with closing(_Progress(dataset, partial.size, total)) as progress:
+            for block in blocks:
+                partial.append(block)
+                progress.update(len(block))
+            if total is not None and partial.size != total:
+                raise TemporaryError(f"the transfer broke off after {partial.size:,} of {total:,} bytes")
+            progress.say()
+    return start > 0
+
+
+@contextmanager
+def _answer(address: str, **options: Any) -> Iterator[requests.Response]:
+    """Ask a server; every fault of the connection, also while the answer is read, becomes a SourceError."""
+    try:
+        with requests.get(address, stream=True, timeout=(CONNECT_SECONDS, READ_SECONDS), **options) as response:
+            if response.status_code == 429 or response.status_code >= 500:
+                reason = f"HTTP status {response.status_code} {response.reason or ''}".rstrip()
+                raise TemporaryError(reason, _number(response.headers.get("Retry-After")) or 0)
+            yield response
+    except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
+        raise _explain(error) from None
+
+
+def _explain(error: Exception) -> SourceError:
+    cause = error.args[0] if error.args and isinstance(error, requests.ConnectionError) else error
+    if isinstance(error, requests.exceptions.InvalidSchema | requests.exceptions.InvalidURL | requests.exceptions.MissingSchema):
+        return SourceError(f"it is, or leads to, an address that cannot be used; http and https can ({error})")
+    if isinstance(error, requests.TooManyRedirects):
+        return SourceError(f"it is redirected in a circle, or more than {requests.models.DEFAULT_REDIRECT_LIMIT} times")
+    if isinstance(cause, requests.ReadTimeout | urllib3.exceptions.ReadTimeoutError):
+        return TemporaryError(f"no data came within {READ_SECONDS} s")
+    if isinstance(error, requests.ConnectionError) and not isinstance(cause, urllib3.exceptions.ProtocolError):
+        # Given up at once, so that the next source gets its turn.
+        return SourceError(f"the host cannot be reached ({getattr(cause, 'reason', cause)})")
+    if isinstance(error, urllib3.exceptions.HTTPError | requests.ConnectionError | requests.exceptions.ChunkedEncodingError):
+        return TemporaryError(f"the transfer broke off ({cause.args[0] if cause.args else cause})")
+    return SourceError(str(error))
+
+
+def _validator(response: requests.Response) -> str | None:
+    """Something for If-Range; a weak entity tag does not promise the same bytes."""
+    tag = response.headers.get("ETag", "")
+    return tag if tag.startswith('"') else response.headers.get("Last-Modified")
+
+
+def _changed(response: requests.Response, validator: str | None) -> bool:
+    """Whether a server that should have held the file to the validator, but did not, tells so by what it sends."""
+    return bool(validator) and response.headers.get("ETag" if validator.startswith('"') else "Last-Modified", validator) != validator
+
+
+def _content_range(response: requests.Response) -> tuple[int | None, int | None]:
+    """First byte and size of the whole, as far as the header says."""
+    match = re.fullmatch(r"bytes (?:([0-9]+)-[0-9]+|\*)/([0-9]+|\*)", response.headers.get("Content-Range", ""))
+    return (_number(match[1]), _number(match[2])) if match else (None, None)
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text and text.isdecimal() else None
+
+
+def _take(blocks: Iterator[bytes], size: int) -> bytes:
+    taken = b""
+    while len(taken) < size and (block := next(blocks, b"")):
+        taken += block
+    return taken
+
+
+class _Progress:
+    """Bytes so far: a bar on a terminal, elsewhere a line now and then and one at the end, so that a log stays readable."""
+
+    def __init__(self, dataset: str, start: int, total: int | None) -> None:
+        self._dataset, self._size, self._total, self._said = dataset, start, total, time.monotonic()
+        self._bar = tqdm(total=total, initial=start, unit="B", unit_scale=True, desc=dataset, disable=None)
+
+    def update(self, count: int) -> None:
+        self._size += count
+        self._bar.update(count)
+        if time.monotonic() - self._said >= LOG_SECONDS:
+            self.say()
+
+    def say(self) -> None:
+        self._said = time.monotonic()
+        if self._bar.disable:
+            print(f"{self._dataset}: {self._size:,} of {self._total or self._size:,} bytes", file=sys.stderr)
+
+    def close(self) -> None:
+        self._bar.close()
+
+
+# Shares
+
+
+def _ask_share(api: str, key: str, file: str) -> str:
+    """Ask a share for the address of a file; it holds only for a while, so every attempt asks again."""
+    status, answer, text = _ask(api.rstrip("/") + "/download", {"public_key": key, "path": file})
+    if status == 200 and isinstance(answer.get("href"), str) and answer.get("method", "GET") == "GET" and not answer.get("templated"):
+        return answer["href"]
+    if "message" not in answer:
+        raise SourceError(
+            f"{api} does not answer as the API of a share does, with an href or a message (HTTP status {status}): {text[:200]!r}"
+        )
+    more = "; ".join(str(answer[word]) for word in ("description", "error") if answer.get(word))
+    said = f"the API of the share says: {answer['message']}" + (f" ({more})" if more else "")
+    raise SourceError(said + (_listing(api, key) if status == 404 else ""))
+
+
+def _listing(api: str, key: str) -> str:
+    try:
+        answer = _ask(api, {"public_key": key, "limit": 100})[1]
+        names = [item["path"] + ("/" if item["type"] == "dir" else "") for item in answer["_embedded"]["items"]]
+    except (SourceError, KeyError, TypeError):
+        return "; nor can the share itself be listed: is its link still right?"
+    return "; the share holds: " + (", ".join(names) or "nothing")
+
+
+def _ask(address: str, query: Mapping[str, Any]) -> tuple[int, dict[str, Any], str]:
+    """Status, JSON object (empty if it is none) and text of an answer."""
+    with _answer(address, params=query) as response:
+        text = response.content.decode("utf-8", "replace")
+    try:
+        answer = json.loads(text)
+    except ValueError:
+        answer = {}
+    return response.status_code, answer if isinstance(answer, dict) else {}, text
+
+
+# Verification
+
+
+def _verify(source: Mapping[str, Any], path: Path, out: Path) -> dict[str, Any]:
     digest = hashlib.sha256()
     with path.open("rb") as file:
+        head = file.read(_TITLED)
+        if kind := _not_data(head):
+            raise _not_the_file(kind, head)
+        file.seek(0)
         while block := file.read(_BLOCK):
             digest.update(block)
     found = {"bytes": path.stat().st_size, "sha256": digest.hexdigest()}
-    for key, value in found.items():
-        if source.get(key, value) != value:
-            raise SourceError(f"{key} is {value}, expected {source[key]}: the file was changed at its source or damaged on the way")
+    if any(source.get(key, value) != value for key, value in found.items()):
+        compared = ", ".join(f"{key} is {value}, expected {source[key]}" for key, value in found.items() if key in source)
+        raise SourceError(f"{compared}: the file was changed at its source or damaged on the way")
+    if "sha256" not in source:
+        _check_archive(head, path)
+        if "url" in source or "share" in source:
+            _hold_to_record(_address(source), found, out.parent / RECORDS)
     return found
 
 
-def _reason(error: requests.RequestException) -> str:
-    if isinstance(error, requests.HTTPError):
-        return f"HTTP status {error.response.status_code}"
-    if isinstance(error, requests.Timeout):
-        return f"no answer within {CONNECT_SECONDS} s (connection) or {READ_SECONDS} s (data)"
-    if isinstance(error, requests.ConnectionError):
-        return "the host cannot be reached"
-    return str(error)
+def _not_data(head: bytes, content_type: str = "") -> str | None:
+    """What the beginning of a file shows it to be, if that is no log."""
+    if not head:
+        return "an empty file"
+    start = head.lstrip(b"\xef\xbb\xbf \t\r\n\f").lower()
+    if content_type == "text/html" or start.startswith((b"<!doctype html", b"<html")):
+        return "a web page"
+    return "an XML document" if start.startswith((b"<?xml", b"<error>")) else None
+
+
+def _not_the_file(kind: str, head: bytes) -> SourceError:
+    match = re.search(r"<(title|message)\b[^>]*>(.*?)</\1", head.decode("utf-8", "replace"), re.IGNORECASE | re.DOTALL)
+    title = " ".join(html.unescape(match[2]).split())[:200] if match else ""
+    saying = f" that says {title!r}" if title else ""
+    return SourceError(f"what is there is {kind}{saying}, not the data; open the address in a browser to see why")
+
+
+def _check_archive(head: bytes, path: Path) -> None:
+    """Read a compressed file to its end, keeping nothing: without a checksum only that shows whether all of it is there."""
+    try:
+        if head.startswith(_GZIP):
+            with gzip.open(path) as file:
+                while file.read(_BLOCK):
+                    pass
+        elif head.startswith(_ZIP):
+            with zipfile.ZipFile(path) as archive:
+                if damaged := archive.testzip():
+                    raise zipfile.BadZipFile(f"member {damaged!r} is damaged")
+    except RuntimeError:
+        pass  # Encrypted, or packed by a method that Python does not know: for the reader to report.
+    except _DAMAGES as error:
+        kind = "gzip file" if head.startswith(_GZIP) else "zip archive"
+        raise SourceError(f"the {kind} is cut off or damaged ({error})") from None
+
+
+def _hold_to_record(address: str, found: Mapping[str, Any], path: Path) -> None:
+    """Compare a file with its first download, or record it as that."""
+    records = read_json(path) if path.exists() else {}
+    try:
+        first = records.get(address)
+        if first and any(first[key] != found[key] for key in found):
+            entry = json.dumps(address, ensure_ascii=False)
+            compared = ", ".join(f"{key} is {value}, was {first[key]}" for key, value in found.items())
+            raise SourceError(
+                f"{compared} at the first download on {first['date']}: the file was changed at its source or damaged on the way. If the"
+                f" change is known and meant, delete the entry {entry} of {_printable(path)}, or the file"
+            )
+    except (AttributeError, KeyError, TypeError):
+        raise InputError(f"{_printable(path)}: not what was recorded of first downloads; delete the file to have it made anew") from None
+    if not first:
+        write_json(path, records | {address: {**found, "date": datetime.now(UTC).isoformat(timespec="seconds")}})
