@@ -30,7 +30,7 @@ from pathlib import Path
 import pytest
 
 import download as script
-from lastitem import downloading
+from lastitem import downloading, progress
 from lastitem.downloading import ATTEMPTS, fetch_first
 from lastitem.errors import InputError
 from tests.misbehaving_server import Answer, serving
@@ -718,6 +718,21 @@ def test_h5_a_file_put_by_hand_is_picked_up_before_any_network(server, tmp_path,
     assert names(tmp_path) == [by_hand.name, "checksums.json", "raw"]
 
 
+def test_what_only_a_person_can_fetch_is_asked_for_and_then_taken(server, tmp_path):
+    """A source without an address: named with its page until the file is there; later sources are tried meanwhile."""
+    sources = {"cup": {"by_hand": {"page": "https://cup.example/11161", "file": "views.csv"}}}
+    with pytest.raises(InputError) as error:
+        fetch_first("d", sources, tmp_path / "raw")
+    assert f"cup: {tmp_path / 'views.csv'}: No such file" in str(error.value)
+    assert "cup: the file views.csv from https://cup.example/11161 → name: views.csv" in str(error.value)
+    both = {**sources, "home": {"url": server.put("/good", CONTENT)}}
+    assert fetch_first("d", both, tmp_path / "raw")["source"] == "home"
+    (tmp_path / "views.csv").write_bytes(CHANGED)
+    found = fetch_first("d", both, tmp_path / "raw")
+    assert (found["source"], found["address"]) == ("cup", str(tmp_path / "views.csv"))
+    assert (tmp_path / "raw").read_bytes() == CHANGED
+
+
 def test_a_file_put_by_hand_ends_what_was_begun(server, tmp_path):
     """Nothing will go on with the partial file."""
     source = {"url": server.put("/log.csv", CONTENT, ETag=TAG)}
@@ -847,7 +862,7 @@ def test_a_log_gets_a_line_at_the_end_and_the_licence_once(server, tmp_path, cap
 
 
 def test_a_log_gets_a_line_now_and_then(server, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(downloading, "LOG_SECONDS", 0)
+    monkeypatch.setattr(progress, "LOG_SECONDS", 0)
     fetch({"url": server.put("/log.csv", CONTENT)}, tmp_path / "raw")
     lines = re.findall(r"^d: ([\d,]+) of 1,800,020 bytes$", capsys.readouterr().err, re.MULTILINE)
     sizes = [int(size.replace(",", "")) for size in lines]

