@@ -13,6 +13,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import duckdb
 import pandas as pd
 import pyarrow.parquet
 import pytest
@@ -56,6 +57,23 @@ def test_results_say_what_they_stand_on(finished: Path):
     assert accuracy.loc[accuracy["metric"] != "coverage", ["ci_low", "ci_high"]].notna().all(axis=None)
     users = pyarrow.parquet.read_table(finished / "results/tiny/core/users.parquet").to_pydict()
     assert set(users["user_id"]) == set(log["who"])
+
+
+def test_b13_another_engine_reads_the_data_files(finished: Path):
+    """DuckDB, which shares no code with pyarrow, finds plain integers and the same lists."""
+    folder = finished / "results/tiny"
+    kinds = {
+        "core/interactions": {"user": "INTEGER", "item": "INTEGER", "timestamp": "BIGINT", "tied": "BOOLEAN"},
+        "core/users": {"user": "INTEGER", "user_id": "VARCHAR"},
+        "core/items": {"item": "INTEGER", "item_id": "VARCHAR"},
+        "loo/train": {"user": "INTEGER", "items": "INTEGER[]", "timestamps": "BIGINT[]"},
+        "loo/test": {"user": "INTEGER", "items": "INTEGER[]", "timestamps": "BIGINT[]", "targets": "INTEGER[]", "target_tied": "BOOLEAN[]"},
+    }
+    for name, expected in kinds.items():
+        relation = duckdb.read_parquet(str(folder / f"{name}.parquet"))
+        assert {column: str(kind) for column, kind in zip(relation.columns, relation.types, strict=True)} == expected
+        ours = pyarrow.parquet.read_table(folder / f"{name}.parquet").to_pydict()
+        assert dict(zip(relation.columns, map(list, zip(*relation.fetchall(), strict=True)), strict=True)) == ours
 
 
 def test_models_without_attention_are_named_not_missing(finished: Path):

@@ -25,7 +25,7 @@ rule download:
         sources=of_sources("url", "share", "package", "by_hand", "path", "bytes", "sha256"),
         licence=lambda wildcards: config["registry"][wildcards.dataset].get("licence", ""),
     shell:
-        "python {input.script:q} --dataset {wildcards.dataset:q} --sources {params.sources:q} --licence {params.licence:q}"
+        "python {input.script:q} --dataset {wildcards.dataset:q} --sources {params.sources:q} --licence={params.licence:q}"
         " --out {output.log:q} --provenance {output.provenance:q} 2>&1 | tee {log:q}"
 
 
