@@ -291,7 +291,7 @@ def describe(counts: Mapping[str, Any]) -> str:
         lines.append(
             f"warning: {shares[0]:.1f} % of the transitions and {shares[1]:.1f} % of the last events have the time of the event "
             f"before; there {order} (ties: {counts['ties']}). A model can learn an order that the users never had, and results "
-            "change with it: on Amazon Beauty, accuracy by a tenth and the effect of a full shuffle by nearly half. Compare "
+            "change with it: in a trial on Amazon Beauty, accuracy by a tenth and the effect of a full shuffle by half. Compare "
             "the results under ties: item and ties: random"
         )
     lines = [f"{name}: {line}" for line in lines]

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -254,9 +255,9 @@ def test_the_commands_of_the_readme_run(tmp_path: Path):
     with gzip.open(fresh / "data/clicks.csv.gz", "wt") as log:
         log.write("customer,sku,clicked_at\n1,2,1000000000\n")
     quoted = [line for block in readme.split("```")[1::2] for line in block.splitlines() if line.startswith("snakemake ")]
-    inline = re.findall(r"`(snakemake [^`]*all[^`]*)`", readme)
+    inline = re.findall(r"`(snakemake [^`]*(?:all|results/)[^`]*)`", readme)
     assert len(quoted) >= 5 and inline
     for line in quoted + inline:
-        command = line.split("#")[0].split()
+        command = shlex.split(line, comments=True)
         done = subprocess.run([*command, "-n"], cwd=fresh, env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         assert done.returncode == 0 and "Job stats" in done.stdout, line + done.stdout[-2000:]
