@@ -3,7 +3,7 @@
 A log with a heavy tail of users and items is generated into a Parquet file. Each way then runs in a process of its own:
 it reads the file, filters to the 5-core, encodes and splits. The seconds of the three steps and the largest resident
 memory of the process are compared, and both must give the same sequences, thresholds and targets. A log too large for
-pandas is compared, per event, with one of 10 million events of the same shape instead.
+pandas is compared, per event, with one of 10 million events of the same users and items instead.
 
     python benchmarks/data.py --events 8_000_000 --users 20_000 --items 150_000
     python benchmarks/data.py --events 100_000_000
@@ -183,8 +183,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Parse arguments, generate, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--events", type=int, default=8_000_000)
-    parser.add_argument("--users", type=int, help="default: events / 400")
-    parser.add_argument("--items", type=int, help="default: events / 50")
+    parser.add_argument("--users", type=int, default=200_000)
+    parser.add_argument("--items", type=int, default=500_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
         "--folder", help="where the generated log goes for the time of the run (24 bytes an event at most); default: the system's"
@@ -195,28 +195,23 @@ def main(argv: Sequence[str] | None = None) -> None:
     if arguments.run:
         return run_here(arguments.run, arguments.log)
 
-    users, items = arguments.users or max(1, arguments.events // 400), arguments.items or max(1, arguments.events // 50)
+    users, items = arguments.users, arguments.items
     with_pandas = arguments.events <= LARGEST_FOR_PANDAS
-    share = 1.0 if with_pandas else REFERENCE_EVENTS / arguments.events
-    runs = [("lastitem", arguments.events, users, items)]
-    runs.append(
-        ("pandas", arguments.events, users, items)
-        if with_pandas
-        else ("lastitem", REFERENCE_EVENTS, round(users * share), round(items * share))
-    )
+    other_run = ("pandas", arguments.events) if with_pandas else ("lastitem", REFERENCE_EVENTS)
+    runs = [("lastitem", arguments.events), other_run]
     print(
         f"{'':<26}{'read, number ids, s':>20}{'core, encoding, s':>20}{'split, s':>20}{'total, s':>10}{'M events/s':>14}{'peak, MiB':>12}"
     )
     measured = []
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         log = Path(folder) / "log.parquet"
-        generated: tuple[int, ...] = ()
-        for way, *size in runs:
-            if generated != tuple(size):
-                generate(log, *size, arguments.seed)
-                generated = tuple(size)
+        generated = 0
+        for way, events in runs:
+            if generated != events:
+                generate(log, events, users, items, arguments.seed)
+                generated = events
             measured.append(measure(way, log))
-            print(row(f"{way}, {size[0]:,}", size[0], measured[-1]), flush=True)
+            print(row(f"{way}, {events:,}", events, measured[-1]), flush=True)
     ours, other = measured
     figures: dict[str, Any] = {"benchmark": "data", "events": arguments.events, "users": users, "items": items, "seed": arguments.seed}
     totals = [sum(found["seconds"].values()) for found in measured]

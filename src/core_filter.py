@@ -28,15 +28,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
 
     provenance = read_json(arguments.provenance)
+    source = provenance["source"]
+    where = f"{arguments.dataset}, source {source!r} ({provenance['address']})"
     try:
-        log = read_interactions(arguments.log, arguments.sources[provenance["source"]]["form"])
+        log = read_interactions(arguments.log, arguments.sources[source]["form"])
+    except InputError as error:
+        form = f"registry.{arguments.dataset}.sources.{source}.form"
+        raise InputError(f"{where}: {error}\nHow the file is read stands in the config under {form}") from None
+    try:
         core = core_filter(log, minimum_events=arguments.minimum_events, ties=arguments.ties, seed=arguments.seed)
     except InputError as error:
-        source = provenance["source"]
-        raise InputError(
-            f"{arguments.dataset}, source {source!r} ({provenance['address']}): {error}\n"
-            f"How the file is read stands in the config under registry.{arguments.dataset}.sources.{source}.form"
-        ) from None
+        raise InputError(f"{where}: {error}") from None
     write_core(core, arguments.interactions, arguments.users, arguments.items)
     counts = {
         "dataset": arguments.dataset,
