@@ -182,10 +182,11 @@ def row(name: str, events: int, found: dict[str, Any]) -> str:
 def main(argv: Sequence[str] | None = None) -> None:
     """Parse arguments, generate, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--events", type=int, default=8_000_000)
-    parser.add_argument("--users", type=int, default=200_000)
-    parser.add_argument("--items", type=int, default=500_000)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--events", type=int, default=8_000_000, help="rows of the log (default: 8,000,000)")
+    parser.add_argument("--users", type=int, default=200_000, help="distinct users (default: 200,000)")
+    parser.add_argument("--items", type=int, default=500_000, help="distinct items (default: 500,000)")
+    parser.add_argument("--seed", type=int, default=0, help="of the generated log")
+    parser.add_argument("--repeats", type=int, default=2, help="runs of each way; the fastest one counts (default: 2)")
     parser.add_argument(
         "--folder", help="where the generated log goes for the time of the run (24 bytes an event at most); default: the system's"
     )
@@ -210,10 +211,20 @@ def main(argv: Sequence[str] | None = None) -> None:
             if generated != events:
                 generate(log, events, users, items, arguments.seed)
                 generated = events
-            measured.append(measure(way, log))
+            found = [measure(way, log) for _ in range(arguments.repeats)]
+            # The fastest run is the least disturbed one; the largest memory is the one to plan for.
+            fastest = min(found, key=lambda run: sum(run["seconds"].values()))
+            measured.append(fastest | {"peak_mib": max(run["peak_mib"] for run in found)})
             print(row(f"{way}, {events:,}", events, measured[-1]), flush=True)
     ours, other = measured
-    figures: dict[str, Any] = {"benchmark": "data", "events": arguments.events, "users": users, "items": items, "seed": arguments.seed}
+    figures: dict[str, Any] = {
+        "benchmark": "data",
+        "events": arguments.events,
+        "users": users,
+        "items": items,
+        "seed": arguments.seed,
+        "repeats": arguments.repeats,
+    }
     totals = [sum(found["seconds"].values()) for found in measured]
     steps = [total - found["seconds"]["read"] for total, found in zip(totals, measured, strict=True)]
     figures |= {"seconds": ours["seconds"], "peak_mib": ours["peak_mib"], "events_per_second": arguments.events / totals[0]}

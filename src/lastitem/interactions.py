@@ -5,7 +5,7 @@ An interaction is (user, item, time). Ratings and every other column are ignored
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -100,7 +100,7 @@ def read_interactions(path: str | Path, form: Mapping[str, Any]) -> Interactions
     InputError if the file cannot be read, or if more rows than tolerated are unusable: the message counts them by
     cause and quotes the first ones with their line.
     """
-    users, items = _IdEncoder(), _IdEncoder()
+    encoders: dict[str, _TextEncoder | _NumberEncoder] = {}
     bad = BadRows()
     time_format = form.get("time")
     times: list[NDArray[np.int64]] = []
@@ -120,15 +120,17 @@ def read_interactions(path: str | Path, form: Mapping[str, Any]) -> Interactions
                 raise InputError(f"{path}: {error}") from None
             for done in numbering:
                 done.result()
-            numbering = [pool.submit(encoder.add, columns[role]) for encoder, role in ((users, "user"), (items, "item"))]
+            for role, column in columns.items():
+                encoders.setdefault(role, _NumberEncoder() if pa.types.is_integer(column.type) else _TextEncoder())
+            numbering = [pool.submit(encoders[role].add, column) for role, column in columns.items()]
             times.append(nanoseconds)
             elapsed.append(since_start)
         for done in numbering:
             done.result()
     rows = read + bad.total - sum(bad.counts.get(cause, 0) for cause in _FOUND_IN_BATCH)
     _check_bad_rows(str(path), bad, rows, form.get("maximum_bad_share", MAXIMUM_BAD_SHARE), time_format or "s")
-    user, user_ids = users.finish()
-    item, item_ids = items.finish()
+    user, user_ids = encoders["user"].finish()
+    item, item_ids = encoders["item"].finish()
     if "elapsed" in form["columns"]:
         start = np.full(len(user_ids), np.iinfo(np.int64).max)
         np.minimum.at(start, user, np.concatenate(times))
@@ -178,7 +180,7 @@ def core_filter(log: Interactions, *, minimum_events: int, ties: str = "file", s
     if ties not in TIE_ORDERS:
         raise InputError(f"ties: {ties!r} is not known; allowed: {', '.join(TIE_ORDERS)}")
     user, item, time = _sorted_sequences(log, ties, seed)
-    counts = [np.bincount(user, minlength=len(log.user_ids)), np.bincount(item, minlength=len(log.item_ids))]
+    counts = [np.diff(np.searchsorted(user, np.arange(len(log.user_ids) + 1))), _occurrences(item, len(log.item_ids))]
 
     def keep(mask: NDArray[np.bool_]) -> int:
         nonlocal user, item, time
@@ -211,9 +213,8 @@ def core_filter(log: Interactions, *, minimum_events: int, ties: str = "file", s
             f"{len(log.user):,} interactions, none is left with at least {minimum_events} events each; "
             "lower p_core or use a larger log"
         )
-    user, users = _renumbered(user, len(log.user_ids))
-    item, items = _renumbered(item, len(log.item_ids))
-    item += 1
+    users = _renumber(user, len(log.user_ids), first=0)
+    items = _renumber(item, len(log.item_ids), first=1)
     tied = np.zeros(len(user), dtype=bool)
     tied[1:] = (user[1:] == user[:-1]) & (time[1:] == time[:-1])
     if log.unit != "s":
@@ -366,8 +367,8 @@ def _is_given(ids: pa.Array) -> NDArray[np.bool_]:
     return pc.fill_null(pc.not_equal(ids, ""), False).to_numpy(zero_copy_only=False)
 
 
-class _IdEncoder:
-    """Numbers ids in the order of their first appearance, batch by batch."""
+class _TextEncoder:
+    """Numbers text ids, batch by batch."""
 
     def __init__(self) -> None:
         self._known: list[pa.Array] = []  # one array, once there is one
@@ -377,12 +378,11 @@ class _IdEncoder:
         self._merged = 0
 
     def add(self, column: pa.Array) -> None:
-        """Take the next ids: text or whole numbers; none is missing."""
+        """Take the next ids; none is missing."""
         encoded = column.dictionary_encode()
         self._batches.append((encoded.indices.to_numpy(), np.zeros(0, dtype=np.int32)))
-        distinct = encoded.dictionary
-        # Numbers stay numbers for now, which hash faster; text gets offsets that can hold all of it.
-        self._waiting.append(distinct if pa.types.is_integer(distinct.type) else distinct.cast(pa.large_string()))
+        # Wide offsets, which can hold the text of all ids together.
+        self._waiting.append(encoded.dictionary.cast(pa.large_string()))
         # Each merge hashes all known ids; merging when twice as many wait as are known keeps the whole linear.
         if sum(map(len, self._waiting)) > max(1 << 21, 2 * sum(map(len, self._known))):
             self._merge()
@@ -390,16 +390,9 @@ class _IdEncoder:
     def finish(self) -> tuple[NDArray[np.int32], pa.Array]:
         """Codes (int32 [n]: ranks among the sorted distinct ids) and the sorted distinct ids."""
         self._merge()
-        distinct = self._known[0].cast(pa.large_string())
-        order = sorted_ids(distinct)
-        rank = np.empty(len(order), dtype=np.int32)
-        rank[order] = np.arange(len(order), dtype=np.int32)
-        codes = np.empty(sum(len(within) for within, _ in self._batches), dtype=np.int32)
-        begin = 0
-        for within, number in self._batches:
-            np.take(rank[number], within, out=codes[begin : begin + len(within)], mode="clip")
-            begin += len(within)
-        return codes, distinct.take(pa.array(order))
+        rank, distinct = _ranked(self._known[0])
+        total = sum(len(within) for within, _ in self._batches)
+        return _gathered(((rank[number], within) for within, number in self._batches), total), distinct
 
     def _merge(self) -> None:
         # What is known comes first and holds no id twice, so its numbers stay as they are.
@@ -412,6 +405,57 @@ class _IdEncoder:
         self._merged += len(self._waiting)
         self._known = [together.dictionary]
         self._waiting = []
+
+
+class _NumberEncoder:
+    """Numbers ids that are whole numbers of a typed column, by a table over their range where it is not too wide."""
+
+    def __init__(self) -> None:
+        self._columns: list[pa.Array] = []
+
+    def add(self, column: pa.Array) -> None:
+        """Take the next ids; none is missing."""
+        self._columns.append(column)
+
+    def finish(self) -> tuple[NDArray[np.int32], pa.Array]:
+        """Codes (int32 [n]: ranks among the sorted distinct ids) and the sorted distinct ids."""
+        bounds = [pc.min_max(column) for column in self._columns if len(column)]
+        lowest, highest = min(bound["min"].as_py() for bound in bounds), max(bound["max"].as_py() for bound in bounds)
+        if highest - lowest > max(1 << 24, 4 * sum(map(len, self._columns))) or highest > np.iinfo(np.int64).max:
+            text = _TextEncoder()
+            for column in self._columns:
+                text.add(column.cast(pa.string()))
+            return text.finish()
+        present = np.zeros(highest - lowest + 1, dtype=bool)
+        for places in self._places(lowest):
+            present[places] = True
+        rank, distinct = _ranked(pa.array(np.flatnonzero(present) + lowest).cast(pa.large_string()))
+        table = np.zeros(len(present), dtype=np.int32)
+        table[present] = rank
+        return _gathered(((table, places) for places in self._places(lowest)), sum(map(len, self._columns))), distinct
+
+    def _places(self, lowest: int) -> Iterator[NDArray[np.int64]]:
+        for column in self._columns:
+            yield column.cast(pa.int64()).to_numpy() - lowest
+
+
+def _ranked(distinct: pa.Array) -> tuple[NDArray[np.int32], pa.Array]:
+    """The rank of each of distinct ids in their sorted order, and the ids in that order."""
+    order = sorted_ids(distinct)
+    rank = np.empty(len(order), dtype=np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    return rank, distinct.take(pa.array(order))
+
+
+def _gathered(parts: Iterable[tuple[NDArray[np.int32], NDArray[Any]]], total: int) -> NDArray[np.int32]:
+    """``table[places]`` of all parts, one after another."""
+    found = np.empty(total, dtype=np.int32)
+    begin = 0
+    for table, places in parts:
+        # Every place is within its table; "clip" only spares numpy a copy.
+        np.take(table, places, out=found[begin : begin + len(places)], mode="clip")
+        begin += len(places)
+    return found
 
 
 def _check_bad_rows(name: str, bad: BadRows, rows: int, tolerated: float, time_format: str) -> None:
@@ -466,12 +510,16 @@ def _sorted_by_user_and_time(
     packed.sort()
     if lost_bits:
         _sort_by_lost_bits(packed, time, time_shift)
-    sorted_user, sorted_item, sorted_time = np.empty_like(user), np.empty_like(item), np.empty_like(time)
+    # The sorted times take the place of the packed keys.
+    sorted_user, sorted_item, sorted_time = np.empty_like(user), np.empty_like(item), packed.view(np.int64)
     for block in _blocks(len(user)):
-        position = packed[block] & np.uint64((1 << position_bits) - 1)
         sorted_user[block] = packed[block] >> user_shift
-        sorted_item[block] = item[position]
-        sorted_time[block] = time[position]
+        position = (packed[block] & np.uint64((1 << position_bits) - 1)).view(np.int64)
+        np.take(item, position, out=sorted_item[block], mode="clip")
+        if lost_bits:
+            np.take(time, position, out=sorted_time[block], mode="clip")
+        else:
+            sorted_time[block] = (packed[block] >> time_shift & np.uint64((1 << time_bits) - 1)).view(np.int64) + earliest
     return sorted_user, sorted_item, sorted_time
 
 
@@ -504,13 +552,22 @@ def _compacted(column: NDArray[Any], mask: NDArray[np.bool_]) -> NDArray[Any]:
     return column[:kept]
 
 
-def _renumbered(code: NDArray[np.int32], total: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Close the gaps in a code; returns it and the old numbers that are left."""
+def _occurrences(code: NDArray[np.int32], total: int) -> NDArray[np.int64]:
+    """How often each of ``total`` codes occurs; in parts, since bincount makes a copy of what it counts."""
+    counts = np.zeros(total, dtype=np.int64)
+    for start in range(0, len(code), 1 << 20):
+        counts += np.bincount(code[start : start + (1 << 20)], minlength=total)
+    return counts
+
+
+def _renumber(code: NDArray[np.int32], total: int, first: int) -> NDArray[np.int64]:
+    """Number codes anew, in place, without gaps from ``first``; returns the old numbers that are left."""
     present = np.zeros(total, dtype=bool)
     present[code] = True
-    if present.all():
-        return code, np.arange(total)
-    return (np.cumsum(present, dtype=np.int32) - 1)[code], np.flatnonzero(present)
+    number = np.cumsum(present, dtype=np.int32) + np.int32(first - 1)
+    for block in _blocks(len(code)):
+        code[block] = number[code[block]]
+    return np.flatnonzero(present)
 
 
 def _is_not_repeat(user: NDArray[np.int32], item: NDArray[np.int32]) -> NDArray[np.bool_]:
