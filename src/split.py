@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 
@@ -42,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             validation_users=arguments.validation_users,
             seed=arguments.seed,
         )
-    counts: dict[str, object] = {"kind": arguments.kind, "target": arguments.target, "thresholds": split.thresholds}
+    counts: dict[str, Any] = {"kind": arguments.kind, "target": arguments.target, "thresholds": split.thresholds}
     counts["train"] = {"users": int((split.train.length > 0).sum()), "events": int(split.train.length.sum())}
     if not (split.train.length >= 2).any():
         raise InputError(
@@ -67,7 +69,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     if arguments.kind == "loo":
         print("note: leave-one-out lets training see events that happened after other users' targets; gts does not")
     write_json(arguments.counts, counts)
-    print({key: value for key, value in counts.items()})
+    for name, threshold in split.thresholds.items():
+        print(f"{arguments.kind}: {name} begins after {datetime.fromtimestamp(threshold, UTC):%Y-%m-%d %H:%M:%S} UTC")
+    for name in ("train", "validation", "test"):
+        print(f"{arguments.kind}: {name}: " + ", ".join(f"{key.replace('_', ' ')} {value:,}" for key, value in counts[name].items()))
 
 
 if __name__ == "__main__":
