@@ -12,8 +12,10 @@ import torch
 from tqdm import tqdm
 
 from lastitem import __version__, device
+from lastitem.checkpoints import Checkpoint, key_of
 from lastitem.errors import run
 from lastitem.files import read_parquet, write_aside
+from lastitem.imports import imported_modules
 from lastitem.models.registry import ARCHITECTURES, build, save
 from lastitem.runs import Run
 from lastitem.sequences import read_held_out, read_training
@@ -32,6 +34,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--training", type=json.loads, default={}, help="JSON: settings of the training")
     parser.add_argument("--filter-seen", required=True, choices=("true", "false"), help="in the validation ranking")
     device.add_arguments(parser)
+    parser.add_argument("--state", help="state of an unfinished training, from which a killed one goes on; removed at the end")
     parser.add_argument("--weights", required=True, help="output (safetensors)")
     parser.add_argument("--description", required=True, help="output: architecture, settings, best round (JSON)")
     parser.add_argument("--curve", required=True, help="output: loss and validation NDCG per round (CSV)")
@@ -41,8 +44,22 @@ def main(argv: Sequence[str] | None = None) -> None:
     place = device.configure(arguments)
     torch.manual_seed(this.seed)
     settings = TrainingSettings.from_mapping(arguments.training)
+    sequences, validation = read_training(arguments.train), read_held_out(arguments.validation)
     items = read_parquet(arguments.items).num_rows
     model = build(arguments.architecture, items, arguments.settings)
+    code = [__file__, *imported_modules(__file__)]
+    data = [arguments.train, arguments.validation, arguments.items]
+    facts = {
+        "architecture": arguments.architecture,
+        "settings": arguments.settings,
+        "training": asdict(settings),
+        "run": asdict(this),
+        "filter_seen": arguments.filter_seen,
+        "device": place,
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+    }
+    checkpoint = Checkpoint(arguments.state, key_of([*data, *code], facts))
     name = f"{this.dataset} {this.split} {this.model} seed={this.seed}"
     with tqdm(total=settings.maximum_epochs, desc=name, unit="epoch", disable=None) as progress:
 
@@ -55,13 +72,14 @@ def main(argv: Sequence[str] | None = None) -> None:
 
         curve = train(
             model,
-            read_training(arguments.train),
-            read_held_out(arguments.validation),
+            sequences,
+            validation,
             settings,
             filter_seen=arguments.filter_seen == "true",
             seed=this.seed,
             device=place,
             report=report,
+            checkpoint=checkpoint,
         )
     description = {
         "architecture": arguments.architecture,
@@ -76,6 +94,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         columns = ["epoch", "updates", "loss", "validation_ndcg", "best"]
         pd.DataFrame([asdict(line) for line in curve], columns=columns).to_csv(aside, index=False)
     save(model, description, arguments.weights, arguments.description)
+    checkpoint.remove()
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lastitem.checkpoints import Checkpoint
 from lastitem.errors import InputError
 from lastitem.losses import LOSSES, binary_cross_entropy, draw_negatives, softmax_cross_entropy
 from lastitem.metrics import per_user
@@ -206,6 +207,11 @@ def validation_ndcg(model: SequenceModel, validation: HeldOut, filter_seen: bool
     return float(per_user("ndcg", ranks.target[:, 0], cutoff).mean())
 
 
+def _has_ended(curve: list[Round], patience: int) -> bool:
+    best = max((place for place, line in enumerate(curve) if line.best), default=-1)
+    return len(curve) - 1 - best >= patience
+
+
 def train(
     model: SequenceModel,
     sequences: Sequences,
@@ -216,15 +222,18 @@ def train(
     seed: int,
     device: str = "cpu",
     report: Callable[[Round, float], None] = lambda line, seconds: None,
+    checkpoint: Checkpoint | None = None,
 ) -> list[Round]:
     """Train ``model`` in place and leave it in its best state.
 
     A state is better only if its validation NDCG is higher: of equal states the first is kept. Test data is not an
-    argument. The same seed, data and machine give the same weights.
+    argument. The same seed, data and machine give the same weights, also if the training was killed and goes on from
+    its checkpoint.
 
     Parameters
     ----------
-    report : called after each round with its line and the seconds since the start.
+    report : called after each round (also those of an earlier process) with its line and the seconds of training so far.
+    checkpoint : where the state is kept after each epoch until the training has ended and :meth:`Checkpoint.remove` is called.
 
     Returns
     -------
@@ -251,24 +260,34 @@ def train(
     updates_per_epoch = -(-len(usable) // settings.batch_size)
     epochs_per_round = -(-settings.round_updates // updates_per_epoch)
     curve: list[Round] = []
-    best, best_round, best_state = -1.0, 0, copy.deepcopy(model.state_dict())
-    start, loss, labels = time.monotonic(), 0.0, 0
-    for epoch in range(1, settings.maximum_epochs + 1):
+    best_state = copy.deepcopy(model.state_dict())
+    done = {"epoch": 0, "loss": 0.0, "labels": 0, "seconds": 0.0}
+    checkpoint = checkpoint or Checkpoint(None, "")
+    if found := checkpoint.load(model, optimizer, generator):
+        best_state, values = found
+        done, curve = values["done"], [Round(**line) for line in values["curve"]]
+        for line in curve:
+            report(line, done["seconds"])
+    while done["epoch"] < settings.maximum_epochs and not _has_ended(curve, settings.patience):
+        start = time.monotonic()
+        epoch = done["epoch"] + 1
         try:
             epoch_loss, epoch_labels = train_epoch(model, optimizer, usable, settings, generator, device)
         except FloatingPointError as error:
-            raise InputError(f"{error} of epoch {epoch}: lower learning_rate (now {settings.learning_rate}); nothing was saved") from None
-        loss, labels = loss + epoch_loss, labels + epoch_labels
-        if epoch % epochs_per_round and epoch != settings.maximum_epochs:
-            continue
-        ndcg = validation_ndcg(model, validation, filter_seen, settings.validation_cutoff, device)
-        if ndcg > best:
-            best, best_round, best_state = ndcg, len(curve), copy.deepcopy(model.state_dict())
-        curve.append(Round(epoch, epoch * updates_per_epoch, loss / labels, ndcg, best_round == len(curve)))
-        report(curve[-1], time.monotonic() - start)
-        loss, labels = 0.0, 0
-        if len(curve) - 1 - best_round >= settings.patience:
-            break
+            kept = f"; the state after epoch {epoch - 1} is kept in {checkpoint.path}" if checkpoint.path and epoch > 1 else ""
+            raise InputError(f"{error} of epoch {epoch}: lower learning_rate (now {settings.learning_rate}){kept}") from None
+        loss, labels = done["loss"] + epoch_loss, done["labels"] + epoch_labels
+        if epoch % epochs_per_round == 0 or epoch == settings.maximum_epochs:
+            ndcg = validation_ndcg(model, validation, filter_seen, settings.validation_cutoff, device)
+            is_best = ndcg > max((line.validation_ndcg for line in curve), default=-1.0)
+            if is_best:
+                best_state = copy.deepcopy(model.state_dict())
+            curve.append(Round(epoch, epoch * updates_per_epoch, loss / labels, ndcg, is_best))
+            loss, labels = 0.0, 0
+        done = {"epoch": epoch, "loss": loss, "labels": labels, "seconds": done["seconds"] + time.monotonic() - start}
+        checkpoint.save(model, best_state, optimizer, generator, {"done": done, "curve": [asdict(line) for line in curve]})
+        if curve and curve[-1].epoch == epoch:
+            report(curve[-1], done["seconds"])
     model.load_state_dict(best_state)
     model.eval()
     return curve

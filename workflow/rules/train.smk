@@ -30,9 +30,11 @@ rule train:
         training=training_settings,
         filter_seen=filter_seen,
         device=config["device"],
+        # Not an output, which Snakemake would delete when the job is killed. The script removes it at the end.
+        state=f"{RUN}/unfinished.safetensors",
     shell:
         "OMP_NUM_THREADS={threads} python {input.script:q} --dataset {wildcards.dataset:q} --split {wildcards.split}"
         " --model {wildcards.model:q} --seed {wildcards.seed} --train {input.train:q} --validation {input.validation:q}"
         " --items {input.item_map:q} --architecture {params.architecture} --settings {params.settings:q}"
         " --training {params.training:q} --filter-seen {params.filter_seen} --device {params.device} --threads {threads}"
-        " --weights {output.weights:q} --description {output.description:q} --curve {output.curve:q} 2>&1 | tee {log:q}"
+        " --state {params.state:q} --weights {output.weights:q} --description {output.description:q} --curve {output.curve:q} 2>&1 | tee {log:q}"
