@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-LOSSES = ("softmax", "bce")
+LOSSES = ("softmax", "sampled_softmax", "bce", "gbce")
 #: Scores held at once by the softmax loss: few enough to stay in a core's cache.
 CHUNK_SCORES = 1_000_000
 _REDRAWS = 16
@@ -55,41 +56,87 @@ def softmax_cross_entropy(hidden: Tensor, item_vectors: Tensor, label: Tensor) -
     return _ChunkedSoftmaxCrossEntropy.apply(hidden, item_vectors, label)
 
 
+def _sampled_scores(hidden: Tensor, item_vectors: Tensor, label: Tensor, negative: Tensor) -> tuple[Tensor, Tensor]:
+    """Scores of the labels [T] and of the negatives [T, k]."""
+    positive = (hidden * functional.embedding(label - 1, item_vectors)).sum(dim=-1)
+    return positive, torch.einsum("td,tkd->tk", hidden, functional.embedding(negative - 1, item_vectors))
+
+
 def binary_cross_entropy(hidden: Tensor, item_vectors: Tensor, label: Tensor, negative: Tensor) -> Tensor:
-    """Sum over positions of −log σ(s_label) − log(1 − σ(s_negative)) (Kang & McAuley 2018, equation 6).
+    """Sum over positions of −log σ(s_label) − Σ log(1 − σ(s_negative)) (Kang & McAuley 2018, equation 6, with k = 1).
 
     Parameters
     ----------
-    hidden : [T, d].   item_vectors : [items, d].   label, negative : int64 [T], 1 … items.
+    hidden : [T, d].   item_vectors : [items, d].   label : int64 [T], 1 … items.   negative : int64 [T, k].
     """
-    positive_score = (hidden * item_vectors[label - 1]).sum(dim=-1)
-    negative_score = (hidden * item_vectors[negative - 1]).sum(dim=-1)
-    return -(functional.logsigmoid(positive_score) + functional.logsigmoid(-negative_score)).sum()
+    positive, others = _sampled_scores(hidden, item_vectors, label, negative)
+    return -functional.logsigmoid(positive).sum() - functional.logsigmoid(-others).sum()
 
 
-def draw_negatives(seen: Tensor, label: Tensor, items: int, generator: torch.Generator) -> Tensor:
-    """Draw one item per position, uniformly among those that are not in the row's sequence.
+def generalized_binary_cross_entropy(hidden: Tensor, item_vectors: Tensor, label: Tensor, negative: Tensor, calibration: float) -> Tensor:
+    """Sum over positions of −(β log σ(s_label) + Σ log(1 − σ(s_negative))) / (k + 1): gBCE (Petrov & Macdonald, RecSys 2023).
 
-    Where a row has seen (nearly) the whole catalogue no such item may be found in 16 draws; then the draw
-    is uniform among all items but the position's label, so the loop always ends.
+    β = α·(t·(1 − 1/α) + 1/α) with the sampling rate α = k / (items − 1): t = 0 is plain BCE, t = 1 makes the scores of a
+    model trained with few negatives calibrated.
 
     Parameters
     ----------
-    seen : int64 [B, S], the items of each sequence.   label : int64 [B, L].   items : catalogue size, at least 2.
+    hidden, item_vectors, label, negative : as for :func:`binary_cross_entropy`.   calibration : t, 0 to 1.
+    """
+    positive, others = _sampled_scores(hidden, item_vectors, label, negative)
+    count = negative.shape[1]
+    rate = count / (len(item_vectors) - 1)
+    exponent = rate * (calibration * (1 - 1 / rate) + 1 / rate)
+    return -(exponent * functional.logsigmoid(positive).sum() + functional.logsigmoid(-others).sum()) / (count + 1)
+
+
+def sampled_softmax_cross_entropy(hidden: Tensor, item_vectors: Tensor, label: Tensor, negative: Tensor) -> Tensor:
+    """Sum over positions of −s_label + log(e^s_label + (items − 1)/k · Σ e^s_negative).
+
+    The negatives are drawn uniformly among the other items, so their weighted sum estimates the rest of the full
+    normalizer (importance sampling; Jean et al. 2015, Section 3). With every other item once it is the full softmax.
+
+    Parameters
+    ----------
+    hidden, item_vectors, label, negative : as for :func:`binary_cross_entropy`.
+    """
+    positive, others = _sampled_scores(hidden, item_vectors, label, negative)
+    weight = math.log((len(item_vectors) - 1) / negative.shape[1])
+    together = torch.cat((positive[:, None], others + weight), dim=1)
+    return (together.logsumexp(dim=1) - positive).sum()
+
+
+def draw_negatives(seen: Tensor, row: Tensor, label: Tensor, items: int, count: int, generator: torch.Generator) -> Tensor:
+    """Draw items for each label, uniformly among those that are not in its row's sequence.
+
+    Where a row has seen (nearly) the whole catalogue no such item may be found in 16 draws; then the draw is uniform
+    among all items but the label, so the loop always ends.
+
+    Parameters
+    ----------
+    seen : int64 [B, S], the items of each sequence.   row : int64 [T], whose each label is.   label : int64 [T].
+    items : catalogue size, at least 2.   count : k, draws for each label.
 
     Returns
     -------
-    int64 [B, L], 1 … items, never equal to ``label``.
+    int64 [T, k], 1 … items, never equal to their label.
     """
+    width = items + 1
+    known = (torch.arange(len(seen))[:, None] * width + seen).unique()
+    shape = (len(label), count)
 
-    def draw() -> Tensor:
+    def draw(label: Tensor) -> Tensor:
         other = torch.randint(1, items, label.shape, generator=generator)
         return other + (other >= label)
 
-    negative = draw()
+    negative = draw(label[:, None].expand(shape))
+    key = row[:, None].expand(shape) * width
+    place = torch.arange(negative.numel()).view(shape)
     for _ in range(_REDRAWS):
-        taken = (negative[:, :, None] == seen[:, None, :]).any(dim=-1)
-        if not bool(taken.any()):
+        wanted = key.flatten()[place.flatten()] + negative.flatten()[place.flatten()]
+        found = torch.searchsorted(known, wanted).clamp_(max=len(known) - 1)
+        place = place.flatten()[known[found] == wanted]
+        if not len(place):
             break
-        negative = torch.where(taken, draw(), negative)
+        negative.view(-1)[place] = draw(label[place // count])
     return negative

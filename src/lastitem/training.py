@@ -18,7 +18,14 @@ from torch import Tensor
 
 from lastitem.checkpoints import Checkpoint
 from lastitem.errors import InputError
-from lastitem.losses import LOSSES, binary_cross_entropy, draw_negatives, softmax_cross_entropy
+from lastitem.losses import (
+    LOSSES,
+    binary_cross_entropy,
+    draw_negatives,
+    generalized_binary_cross_entropy,
+    sampled_softmax_cross_entropy,
+    softmax_cross_entropy,
+)
 from lastitem.metrics import per_user
 from lastitem.models.bert4rec import BERT4Rec
 from lastitem.models.interface import SequenceModel
@@ -34,7 +41,9 @@ class TrainingSettings:
     Attributes
     ----------
     batch_size : sequences per update.   learning_rate : of Adam.
-    loss : ``softmax`` (cross-entropy over the whole catalogue) or ``bce`` (one uniform negative).
+    loss : ``softmax`` (cross-entropy over the whole catalogue), ``bce`` (one uniform negative), or, for catalogues too
+        large for the whole, ``sampled_softmax`` or ``gbce`` (with ``negatives`` uniform negatives).
+    negatives : k, drawn for each label by the sampled losses.   calibration : t of ``gbce``.
     maximum_epochs : passes over the training sequences at most.
     patience : rounds without a better validation NDCG before training stops.
     round_updates : a round ends with the first epoch that completes so many updates, so that a small log is not
@@ -47,6 +56,8 @@ class TrainingSettings:
     batch_size: int = 128
     learning_rate: float = 1e-3
     loss: str = "softmax"
+    negatives: int = 256
+    calibration: float = 0.75
     maximum_epochs: int = 500
     patience: int = 10
     round_updates: int = 40
@@ -62,7 +73,7 @@ class TrainingSettings:
         if unknown:
             raise InputError(f"training: no setting {', '.join(unknown)}; allowed: {', '.join(names)}")
         for name, value in settings.items():
-            kinds = {"loss": str, "learning_rate": (int, float)}.get(name, int)
+            kinds = {"loss": str, "learning_rate": (int, float), "calibration": (int, float)}.get(name, int)
             if not isinstance(value, kinds) or isinstance(value, bool):
                 raise InputError(f"training: {name} is {value!r}; it must be {'text' if kinds is str else 'a number'}")
             if kinds is not str and not 0 < value < float("inf"):
@@ -124,27 +135,32 @@ def cloze_batch(
     return items.masked_fill(masked, model.mask), length, masked, items.masked_fill(~masked, PADDING)
 
 
-def make_batch(model: SequenceModel, sequences: Sequences, index: NDArray[np.int64], loss: str, generator: torch.Generator) -> Batch:
+def make_batch(
+    model: SequenceModel, sequences: Sequences, index: NDArray[np.int64], settings: TrainingSettings, generator: torch.Generator
+) -> Batch:
     """Form one group for the model's objective; on the CPU, moved to the device by the caller."""
     if isinstance(model, BERT4Rec):
         items, length, labelled, label = cloze_batch(sequences, index, model, generator)
     else:
         items, length, labelled, label = next_item_batch(sequences, index, model.maximum_length)
     negative = None
-    if loss == "bce":
+    if settings.loss != "softmax":
         seen, _ = pad(sequences, index, model.maximum_length + 1)
-        negative = draw_negatives(seen, label, model.items, generator)[labelled]
+        count = 1 if settings.loss == "bce" else settings.negatives
+        negative = draw_negatives(seen, labelled.nonzero()[:, 0], label[labelled], model.items, count, generator)
     return Batch(items, length, labelled, label[labelled], negative)
 
 
-def loss_of(model: SequenceModel, batch: Batch, loss: str) -> Tensor:
+def loss_of(model: SequenceModel, batch: Batch, settings: TrainingSettings) -> Tensor:
     """Sum of the loss over the labelled positions; only those are projected onto the catalogue."""
     encode = model.restore if isinstance(model, BERT4Rec) else model.encode
     hidden = encode(batch.items, batch.length)[batch.labelled]
-    if loss == "bce":
-        assert batch.negative is not None
-        return binary_cross_entropy(hidden, model.item_vectors(), batch.label, batch.negative)
-    return softmax_cross_entropy(hidden, model.item_vectors(), batch.label)
+    if batch.negative is None:
+        return softmax_cross_entropy(hidden, model.item_vectors(), batch.label)
+    if settings.loss == "gbce":
+        return generalized_binary_cross_entropy(hidden, model.item_vectors(), batch.label, batch.negative, settings.calibration)
+    sampled = {"bce": binary_cross_entropy, "sampled_softmax": sampled_softmax_cross_entropy}[settings.loss]
+    return sampled(hidden, model.item_vectors(), batch.label, batch.negative)
 
 
 def update(
@@ -162,13 +178,13 @@ def update(
     """
     by_length = index[np.argsort(sequences.length[index], kind="stable")]
     groups = np.array_split(by_length, min(settings.length_groups, len(by_length)))
-    batches = [make_batch(model, sequences, group, settings.loss, generator) for group in groups]
+    batches = [make_batch(model, sequences, group, settings, generator) for group in groups]
     labels = sum(len(batch.label) for batch in batches)
     optimizer.zero_grad(set_to_none=True)
     total = 0.0
     for batch in batches:
         moved = Batch(*(None if part is None else part.to(device) for part in vars(batch).values()))
-        loss = loss_of(model, moved, settings.loss)
+        loss = loss_of(model, moved, settings)
         (loss / labels).backward()
         total += loss.item()
     optimizer.step()
