@@ -53,6 +53,43 @@ def is_same(one: Interactions, other: Interactions) -> bool:
     return len(one.user) == len(other.user) and one.unit == other.unit and ids and arrays
 
 
+def csv_rows(text: str) -> list[tuple[int, str, list[str], int]]:
+    """Rows of comma-separated text, character by character.
+
+    Of each row: the line it begins in, its text, its fields, and how many line breaks of it lie in values whose quote is never
+    closed, so that text stands behind the quote that closes them, or the text ends before.
+    """
+    rows, fields, row, value, state, line, start, breaks, lost = [], [], "", "", "begin", 1, 1, 0, 0
+    for character in text:
+        row += character
+        line += character == "\n"
+        if state == "closed":
+            if character == '"':
+                state, value = "quoted", value + character
+                continue
+            lost += breaks * (character not in ",\n")
+            state = "plain"
+        if state == "quoted":
+            if character == '"':
+                state = "closed"
+            else:
+                value, breaks = value + character, breaks + (character == "\n")
+        elif character == '"' and state == "begin":
+            state, breaks = "quoted", 0
+        elif character in ",\n":
+            fields, value, state = [*fields, value], "", "begin"
+            if character == "\n":
+                rows.append((start, row, fields, lost))
+                fields, row, start, lost = [], "", line, 0
+        else:
+            value, state = value + character, "plain"
+    if state == "quoted":
+        lost += breaks - value.endswith("\n")
+    if fields or state != "begin":
+        rows.append((start, row, [*fields, value], lost))
+    return rows
+
+
 def sorted_by_id(ids) -> list[str]:
     """Distinct ids in their order: by value if all are whole numbers without leading zeros, else as text."""
     distinct = set(ids)

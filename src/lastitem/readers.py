@@ -15,6 +15,7 @@ import json
 import lzma
 import re
 import shutil
+import struct
 import tempfile
 import warnings
 import zipfile
@@ -105,13 +106,14 @@ def read_batches(path: str | Path, form: Mapping[str, Any], bad: BadRows) -> Ite
     form : how to read it: ``columns`` (role → column name, key of a record, or 0-based position if ``header`` is
         false), and optionally ``format`` (one of :data:`FORMATS`; else told by the content), ``member`` (the file
         inside a zip archive), ``encoding`` (default UTF-8) and, for delimited text, ``separator`` (default: whichever
-        of :data:`SEPARATORS` makes the header hold the columns), ``header`` (default true), ``quotes`` (default true).
+        of :data:`SEPARATORS` makes the header hold the columns), ``header`` (default true), ``quotes`` (default: true
+        for a separator of one character). Rows without any of the columns' values are blank and left out.
     bad : is told of rows that cannot be taken apart.
 
     Raises
     ------
-    InputError if the file, its member or a column is missing (the message lists what there is), or if the file is
-    damaged or of a format that is not read.
+    InputError if the file, its member or a column is missing (the message lists what there is), if the encoding is
+    unknown, or if the file is damaged or of a format that is not read.
     """
     path = Path(path)
     kind, encoding = form.get("format"), form.get("encoding", "utf-8")
@@ -137,7 +139,7 @@ def read_batches(path: str | Path, form: Mapping[str, Any], bad: BadRows) -> Ite
             raise InputError(
                 f"{path}: the archive is damaged ({error}); replace it at its source, or delete this copy to have it fetched again"
             ) from None
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeError) as error:
             said = " ".join(str(error).split())
             if "straddl" in said:
                 said = "a row is longer than 8 MB; is a quote opened and never closed? `quotes: false` takes them as ordinary characters"
@@ -162,7 +164,10 @@ def _unpacked(path: Path, stream: IO[bytes], member: str | None, stack: ExitStac
 
 
 def _member_of(path: Path, stream: IO[bytes], member: str | None, stack: ExitStack) -> IO[bytes]:
-    archive = stack.enter_context(zipfile.ZipFile(stream))
+    try:
+        archive = stack.enter_context(zipfile.ZipFile(stream))
+    except (RuntimeError, ValueError, struct.error) as error:
+        raise zipfile.BadZipFile(str(error)) from None
     files = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX/")]
     if member is None and len(files) == 1:
         member = files[0]
@@ -240,6 +245,7 @@ class _Transcoded(io.RawIOBase):
 
 
 def _mark_unreadable(error: UnicodeError) -> tuple[str, int]:
+    """An error handler of codecs."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
     return "".join(chr(_FIRST_UNREADABLE + byte) for byte in error.object[error.start : error.end]), error.end
@@ -303,7 +309,8 @@ class _QuotesFollowed(io.RawIOBase):
         self._before = text[-1:] or self._before
         if not block and self._open:
             line, beginning, breaks = self._open
-            self.lost.append((line, beginning, breaks - (self._before == b"\n")))
+            breaks -= self._before == b"\n"
+            self.lost += [(line, beginning, breaks)] if breaks else []
             self._open = None
         return block
 
@@ -336,17 +343,17 @@ class _QuotesFollowed(io.RawIOBase):
             # Every quote opens, closes or doubles: inside of a value is what an odd number of them precedes.
             inside = np.searchsorted(quotes, breaks) % 2 == 1
             if len(quotes) % 2:
-                still_open = value(int(quotes[-1]) + 1, len(text))
+                still_open = value(int(opening[codes[opening - 1] != ord('"')][-1]) + 1, len(text))
         else:
             values = list(self._value.finditer(text))
-            begins, ends = ([found.span(1)[side] for found in values] for side in (0, 1))
+            begins, ends = [found.start(1) for found in values], [found.end(1) for found in values]
             inside = np.searchsorted(begins, breaks, "right") > np.searchsorted(ends, breaks, "right")
-            several_lines = [found for found in values if b"\n" in found[1] or found[2] is None or self._open]
-            for found in several_lines:
+            for found in values:
                 if found[2] is None:
                     still_open = value(*found.span(1))
-                elif found[2] != b'"' and value(*found.span(1))[2]:
-                    self.lost.append(value(*found.span(1)))
+                elif found[2] != b'"' and (b"\n" in found[1] or self._open):
+                    broken = value(*found.span(1))
+                    self.lost += [broken] if broken[2] else []
         self._open = still_open
         self._new_breaks.append(self._row + np.cumsum(~inside)[inside])
         self._row += int(np.count_nonzero(~inside))
