@@ -63,6 +63,7 @@ class TestNumbers:
 
     @pytest.mark.parametrize("unit", list(NANOSECONDS))
     def test_scientific_text_equals_fractions_to_a_microsecond(self, unit):
+        """It goes through doubles."""
         for text in ("1e9", "1E+9", "1.25e9", "1.234567890123e9", "-1e5", "+1.5E+3", "12345e5", "1e-3"):
             scaled = Fraction(text) * NANOSECONDS[unit]
             assert abs(read([text], unit)[0] - scaled) <= 1000
@@ -85,12 +86,14 @@ class TestNumbers:
                 assert not (is_plausible(nanoseconds) & is_read).any()
 
     def test_numbers_of_typed_columns(self):
+        """Integers, doubles and decimals; null and NaN are not read."""
         assert read([START, None], "s", pa.int32()) == [START * 10**9, None]
         assert read([START * 1000, None], "ms", pa.uint64()) == [START * 10**9, None]
         assert read([START + 0.25, float("nan"), None], "s", pa.float64()) == [START * 10**9 + 250_000_000, None, None]
         assert read([Decimal("1000000000.5")], "s", pa.decimal128(20, 3)) == [START * 10**9 + 500_000_000]
 
     def test_doubles_are_exact_to_a_microsecond(self):
+        """Finer digits of today's seconds are noise of the double."""
         for moment in random_moments(300, 3):
             assert read([since_epoch(moment) / 1e9], "s", pa.float64()) == [since_epoch(moment)]
 
@@ -115,6 +118,7 @@ class TestIso:
         assert read([f"  {text} " for text in texts], "iso") == expected
 
     def test_dates_equal_datetime(self):
+        """A date alone is its midnight."""
         moments = random_moments(300, 6)
         midnight = [since_epoch(datetime(moment.year, moment.month, moment.day)) for moment in moments]
         assert read([moment.date().isoformat() for moment in moments], "iso") == midnight
@@ -142,6 +146,7 @@ class TestIso:
         assert read(["2001-02-28", text, "2004-02-29 00:00:01Z"], "iso") == [983318400 * 10**9, None, 1078012801 * 10**9]
 
     def test_every_day_of_every_month_is_taken_or_refused_as_datetime_does(self):
+        """Also days and months that are none, as ISO text and by a pattern."""
         texts, expected = [], []
         for year in (1999, 2000, 2001, 2004):
             for month in range(14):
@@ -181,9 +186,11 @@ class TestPatterns:
         assert found == expected
 
     def test_fractions_go_to_nanoseconds(self):
+        """Finer than Python's own %f."""
         assert read(["28.02.2001 10:00:00.123456789"], "%d.%m.%Y %H:%M:%S.%f") == [983354400_123456789]
 
     def test_numbers_of_a_typed_column_may_be_dates(self):
+        """Such as 20010228."""
         assert read([20010228, None, 20010230], "%Y%m%d", pa.int64()) == [983318400 * 10**9, None, None]
 
     @pytest.mark.parametrize(
@@ -196,6 +203,7 @@ class TestPatterns:
         ],
     )
     def test_a_pattern_that_cannot_be_used_is_named(self, tmp_path, pattern, message):
+        """An unknown directive, one that occurs twice, or no year."""
         with pytest.raises(InputError, match=rf"log: `time`: the pattern {pattern!r} .*{message}"):
             literal.read_bytes(tmp_path, b"user,item,time\nx,a,2001\n", time=pattern)
 
@@ -213,6 +221,7 @@ class TestTypedColumns:
 
     @pytest.mark.parametrize("kind", [pa.date32(), pa.date64()])
     def test_dates(self, kind):
+        """Date columns of both widths."""
         assert read([date(2001, 9, 9), None], "iso", kind) == [999993600 * 10**9, None]
 
     def test_years_out_of_reach_of_nanoseconds_stay_implausible(self):
@@ -223,6 +232,7 @@ class TestTypedColumns:
 
     @pytest.mark.parametrize("values", [[True], [[1]], [{"a": 1}], [timedelta(1)], [datetime(2001, 1, 1).time()], [b"2001-01-01"]])
     def test_what_cannot_be_a_time_is_an_error(self, tmp_path, values):
+        """The message names the type."""
         table = io.BytesIO()
         pyarrow.parquet.write_table(pa.table({"user": ["x"], "item": ["a"], "time": values}), table)
         with pytest.raises(InputError, match=r"log: a column of type .* cannot be a time"):
@@ -255,6 +265,7 @@ class TestPlausibility:
         ],
     )
     def test_times_read_the_wrong_way_are_an_error_that_says_how_they_were_read(self, tmp_path, times, form, message):
+        """And how to say it."""
         with pytest.raises(InputError, match=message):
             literal.read_bytes(tmp_path, "\n".join(["user,item,time", *(f"x,a,{time}" for time in times)]).encode(), **form)
 
@@ -278,9 +289,11 @@ class TestUnits:
         ],
     )
     def test_told_by_most_of_the_values(self, values, unit):
+        """Blank and other values do not count; seconds where nothing is plausible."""
         assert detect_unit(pa.array(values)) == unit
 
     def test_the_coarsest_unit_that_holds_every_time(self):
+        """Over several blocks, an empty one among them."""
         second = 10**9
         for last, unit in ((0, "s"), (second, "s"), (5_000_000, "ms"), (7_000, "us"), (1, "ns"), (-1, "ns")):
             assert coarsest_unit([np.array([second]), np.array([], dtype=np.int64), np.array([3 * second, last])]) == unit
@@ -337,6 +350,7 @@ class TestUnits:
         ],
     )
     def test_a19_finer_times_are_kept_exactly(self, tmp_path, text, unit, time):
+        """Beyond 2^53, where a double would round."""
         log = literal.read_bytes(tmp_path, f"user,item,time\nx,a,{text}\n".encode())
         assert (log.unit, log.time.tolist(), log.time.dtype) == (unit, [time], np.int64)
 
@@ -362,6 +376,7 @@ class TestElapsed:
 
     @pytest.mark.parametrize("unit", list(NANOSECONDS))
     def test_elapsed_time_of_each_unit(self, tmp_path, unit):
+        """7 units apart."""
         log = self.read(tmp_path, "s,a,2016-05-09,7", "s,b,2016-05-09,0", elapsed_unit=unit)
         assert log.unit == unit
         assert np.diff(log.time).tolist() == [-7]
