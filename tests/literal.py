@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from lastitem.files import write_parquet
+from lastitem.interactions import Interactions, read_interactions
 from lastitem.models.interface import SequenceModel
 from lastitem.sequences import HeldOut
 from lastitem.splits import part_table
@@ -30,6 +31,63 @@ def write_log(path: Path, rows: list[tuple]) -> Path:
         writer.writerow(["user", "item", "time"])
         writer.writerows(rows)
     return path
+
+
+def read_bytes(folder: Path, content: bytes, **form) -> Interactions:
+    """Read bytes as a log, by way of a real file."""
+    path = folder / "log"
+    path.write_bytes(content)
+    return read_interactions(path, {**FORM, **form})
+
+
+def events(log: Interactions) -> list[tuple[str, str, int]]:
+    """What was read, in file order: (user, item, time in the log's unit), with original ids."""
+    users, items = log.user_ids.to_pylist(), log.item_ids.to_pylist()
+    return [(users[user], items[item], time) for user, item, time in zip(log.user, log.item, log.time.tolist(), strict=True)]
+
+
+def is_same(one: Interactions, other: Interactions) -> bool:
+    """Whether two logs hold the same events in the same unit, however they were written."""
+    arrays = all((getattr(one, name) == getattr(other, name)).all() for name in ("user", "item", "time"))
+    ids = one.user_ids.equals(other.user_ids) and one.item_ids.equals(other.item_ids)
+    return len(one.user) == len(other.user) and one.unit == other.unit and ids and arrays
+
+
+def csv_rows(text: str) -> list[tuple[int, str, list[str], int]]:
+    """Rows of comma-separated text, character by character.
+
+    Of each row: the line it begins in, its text, its fields, and how many line breaks of it lie in values whose quote is never
+    closed, so that text stands behind the quote that closes them, or the text ends before.
+    """
+    rows, fields, row, value, state, line, start, breaks, lost = [], [], "", "", "begin", 1, 1, 0, 0
+    for character in text:
+        row += character
+        line += character == "\n"
+        if state == "closed":
+            if character == '"':
+                state, value = "quoted", value + character
+                continue
+            lost += breaks * (character not in ",\n")
+            state = "plain"
+        if state == "quoted":
+            if character == '"':
+                state = "closed"
+            else:
+                value, breaks = value + character, breaks + (character == "\n")
+        elif character == '"' and state == "begin":
+            state, breaks = "quoted", 0
+        elif character in ",\n":
+            fields, value, state = [*fields, value], "", "begin"
+            if character == "\n":
+                rows.append((start, row, fields, lost))
+                fields, row, start, lost = [], "", line, 0
+        else:
+            value, state = value + character, "plain"
+    if state == "quoted":
+        lost += breaks - value.endswith("\n")
+    if fields or state != "begin":
+        rows.append((start, row, [*fields, value], lost))
+    return rows
 
 
 def sorted_by_id(ids) -> list[str]:

@@ -83,9 +83,9 @@ def test_nothing_is_run(tmp_path):
 
 @pytest.mark.parametrize("script", sorted(path.name for path in SOURCE.glob("*.py")))
 def test_no_script_reruns_for_what_only_the_workflow_uses(script):
-    """H3: reading imports and checking the config happen while the Snakefile is parsed, in no script."""
+    """H3: checking the config happens while the Snakefile is parsed, in no script; training alone keys its state by its code."""
     found = {path.relative_to(SOURCE).as_posix() for path in imported_modules(SOURCE / script)}
-    assert not found & {"lastitem/imports.py", "lastitem/configuration.py"}
+    assert not found & ({"lastitem/configuration.py"} | (set() if script == "train.py" else {"lastitem/imports.py"}))
     assert not found or "lastitem/__init__.py" in found
 
 

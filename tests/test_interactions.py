@@ -1,20 +1,16 @@
-"""Reading a log, the p-core, encoding, and the row of Table 1.
+"""The p-core, encoding, and the row of Table 1.
 
-Cases of the fault catalogue that touch this code: A5, A7, A9, A11, A13, A17, B1, B3, B5, B7, B9, B11, B13.
-Not applicable here: A1 and A3 (only delimited text is read, no Python literals and no label columns), A15 (no reader adds up two
-time columns), A19 (times are int64 throughout; more than 18 digits are refused as implausible), and of A17 the reading of ms and ISO
-text (the reader takes seconds only and must say so).
+Cases of the fault catalogue that touch this code: A7, A9, A19, B1, B3, B5, B7, B9, B11, B13; those of reading are in test_readers.py and
+test_times.py.
 """
 
 from __future__ import annotations
 
-import gzip
 import itertools
 import json
 import os
 import subprocess
 import sys
-import zipfile
 from collections import Counter
 from pathlib import Path
 
@@ -26,6 +22,7 @@ import pytest
 import torch
 
 import core_filter as core_filter_script
+from lastitem import interactions
 from lastitem.errors import InputError
 from lastitem.interactions import core_filter, read_interactions, statistics, write_core
 from lastitem.models.registry import build
@@ -36,19 +33,6 @@ torch.set_num_threads(1)
 
 SOURCE = Path(__file__).resolve().parents[1] / "src"
 START = 1_000_000_000
-
-
-def read_text(tmp_path: Path, content: bytes, **form):
-    """Read raw bytes as a log."""
-    path = tmp_path / "log.csv"
-    path.write_bytes(content)
-    return read_interactions(path, {**literal.FORM, **form})
-
-
-def events(log) -> list[tuple[str, str, int]]:
-    """What was read, with original ids, in file order."""
-    users, items = log.user_ids.to_pylist(), log.item_ids.to_pylist()
-    return [(users[user], items[item], time) for user, item, time in zip(log.user, log.item, log.timestamp.tolist(), strict=True)]
 
 
 def sequences(core) -> dict[str, list[tuple[str, int]]]:
@@ -97,186 +81,6 @@ def script_arguments(folder: Path, log: Path, minimum_events: int = 5, **more: s
         **more,
     }
     return [str(part) for name, value in named.items() for part in (f"--{name}", value)]
-
-
-class TestReading:
-    def test_columns_by_name_among_others(self, tmp_path):
-        log = read_text(tmp_path, b"rating,time,item,user\n5,1000000000,b,x\n1,1000000060,a,x\n")
-        assert events(log) == [("x", "b", START), ("x", "a", START + 60)]
-        assert log.item.dtype == log.user.dtype == log.timestamp.dtype == np.int64
-
-    def test_columns_by_position_with_a_tab(self, tmp_path):
-        """The shape of ml-100k's u.data."""
-        form = {"columns": {"user": 0, "item": 1, "timestamp": 3}, "header": False, "separator": "\t"}
-        log = read_text(tmp_path, b"196\t242\t3\t881250949\n186\t302\t3\t891717742\n", **form)
-        assert events(log) == [("196", "242", 881250949), ("186", "302", 891717742)]
-
-    def test_double_colon_is_read_as_two_separators(self, tmp_path):
-        """The shape of ml-1m's ratings.dat."""
-        form = {"columns": {"user": 0, "item": 2, "timestamp": 6}, "header": False, "separator": ":"}
-        log = read_text(tmp_path, b"1::1193::5::978300760\n1::661::3::978302109\n", **form)
-        assert events(log) == [("1", "1193", 978300760), ("1", "661", 978302109)]
-
-    def test_gzip_and_zip_hold_the_same_log(self, tmp_path):
-        content = b"user,item,time\nx,b,1000000000\ny,a,1000000060\n"
-        plain = events(read_text(tmp_path, content))
-        (tmp_path / "log.gz").write_bytes(gzip.compress(content))
-        with zipfile.ZipFile(tmp_path / "log.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr("other.csv", b"nothing")
-            archive.writestr("deep/log.csv", content)
-        assert events(read_interactions(tmp_path / "log.gz", literal.FORM)) == plain
-        assert events(read_interactions(tmp_path / "log.zip", {**literal.FORM, "member": "deep/log.csv"})) == plain
-        with pytest.raises(InputError, match=r"missing\.csv.*other\.csv, deep/log\.csv"):
-            read_interactions(tmp_path / "log.zip", {**literal.FORM, "member": "missing.csv"})
-
-    def test_damaged_archives_are_named_not_a_traceback(self, tmp_path):
-        """Cut short or with any one byte flipped, an archive is refused or read right, and the message names the file."""
-        generator = np.random.default_rng(0)
-        rows = [f"{user},{item},{START}\n" for user, item in generator.integers(0, 999, (3000, 2))]
-        content = ("user,item,time\n" + "".join(rows)).encode()
-        zipped = tmp_path / "whole.zip"
-        with zipfile.ZipFile(zipped, "w", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr("log.csv", content)
-        form = {**literal.FORM, "member": "log.csv"}
-        path = tmp_path / "log.archive"
-        for whole in (gzip.compress(content, mtime=0), zipped.read_bytes()):
-            path.write_bytes(whole[: len(whole) // 2])
-            with pytest.raises(InputError, match=r"log\.archive"):
-                read_interactions(path, form)
-            # The header in front and a zip's directory behind are left alone: this is about the compressed data.
-            for place in range(60, len(whole) - 120, len(whole) // 40):
-                path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
-                with pytest.raises(InputError, match=r"log\.archive.*damaged"):
-                    read_interactions(path, form)
-
-    def test_a_byte_order_mark_is_not_part_of_the_first_column(self, tmp_path):
-        assert events(read_text(tmp_path, b"\xef\xbb\xbfuser,item,time\nx,b,1000000000\n")) == [("x", "b", START)]
-
-    def test_a5_latin1_byte_in_an_unused_column_does_no_harm(self, tmp_path):
-        assert events(read_text(tmp_path, b"user,item,time,title\nx,b,1000000000,caf\xe9\n")) == [("x", "b", START)]
-
-    def test_a5_latin1_byte_in_an_id_is_reported_with_file_and_row(self, tmp_path):
-        with pytest.raises(InputError, match=r"log\.csv.*[Rr]ow #?3.*UTF8"):
-            read_text(tmp_path, b"user,item,time\nx,b,1000000000\nx,caf\xe9,1000000000\n")
-
-    def test_a7_scripts_do_not_depend_on_the_locale(self, tmp_path):
-        """core_filter.py and split.py under LC_ALL=C, ``é`` in the path and in the ids: the same outputs as under UTF-8."""
-        rows = [(f"usér{user}", f"itém{(user + step) % 7}", START + 600 * step + user) for user in range(10) for step in range(7)]
-        outputs = []
-        for environment in ({"LC_ALL": "C", "PYTHONUTF8": "0"}, {"PYTHONUTF8": "1"}):
-            folder = tmp_path / f"é {environment['PYTHONUTF8']}"
-            folder.mkdir()
-            log = literal.write_log(folder / "lög.csv", rows)
-            split = [
-                *("--interactions", folder / "interactions.parquet", "--kind", "gts"),
-                *("--train", folder / "train.parquet", "--validation", folder / "validation.parquet"),
-                *("--test", folder / "test.parquet", "--counts", folder / "counts.json"),
-            ]
-            for script, arguments in (("core_filter.py", script_arguments(folder, log)), ("split.py", [str(part) for part in split])):
-                done = subprocess.run(
-                    [sys.executable, str(SOURCE / script), *arguments], env={**os.environ, **environment}, capture_output=True, check=False
-                )
-                assert done.returncode == 0, done.stderr.decode(errors="replace")[-600:]
-            outputs.append({path.name: path.read_bytes() for path in folder.glob("*.parquet")})
-            outputs[-1]["counts"] = (folder / "counts.json").read_bytes()
-        assert outputs[0] == outputs[1] and len(outputs[0]) == 7
-        assert pyarrow.parquet.read_table(tmp_path / "é 0" / "users.parquet")["user_id"].to_pylist()[0] == "usér0"
-
-    def test_a9_crlf_makes_the_same_core_byte_for_byte(self, tmp_path):
-        text = b"user,time,item\n" + b"".join(b"u%d,%d,i%d\n" % (k % 3, START + k, k % 4) for k in range(60))
-        outputs = []
-        for content in (text, text.replace(b"\n", b"\r\n")):
-            core = core_filter(read_text(tmp_path, content), minimum_events=5)
-            paths = [tmp_path / name for name in ("interactions", "users", "items")]
-            write_core(core, *paths)
-            outputs.append([path.read_bytes() for path in paths])
-            assert core.item_ids.to_pylist() == ["i0", "i1", "i2", "i3"]
-        assert outputs[0] == outputs[1]
-
-    def test_a11_ids_are_text_in_every_block_of_a_long_file(self, tmp_path):
-        """200,000 rows of numbers only, then letters: the earlier numeric id and the later one are one item."""
-        numbers = b"".join(b"1,%010d,1000000000,5,an unused column to fill the block\n" % (k % 1000) for k in range(200_000))
-        log = read_text(tmp_path, b"user,item,time,rating,text\n" + numbers + b"1,B0001,1000000000,4.5,x\n1,0000000007,1000000000,x,x\n")
-        assert len(log.item) == 200_002
-        assert len(log.item_ids) == 1001
-        assert log.item[-1] == log.item[7]
-
-    def test_a13_a_missing_item_is_counted_and_ids_stay_whole_numbers(self, tmp_path):
-        rows = [f"{k},{k % 5},{START + k}" for k in range(199)]
-        log = read_text(tmp_path, "\n".join(["user,item,time", *rows, f"7,,{START}"]).encode())
-        assert log.bad_rows["empty user or item"] == 1
-        assert len(log.user) == 199
-        assert log.item_ids.to_pylist() == ["0", "1", "2", "3", "4"]
-
-    def test_a13_many_missing_items_are_an_error_that_quotes_the_row(self, tmp_path):
-        """One of three rows is more than 1 %: the file is probably not what was meant."""
-        with pytest.raises(InputError, match=r"1 of 3 rows.*empty user or item: 1(?s:.)*row 3: '2', ''"):
-            read_text(tmp_path, b"user,item,time\n1,1,1000000000\n2,,1000000000\n3,3,1000000000\n")
-
-    @pytest.mark.parametrize("text", ["1000000000000", "1000000000000000", "5", "-1000000000"])
-    def test_a17_times_outside_1990_to_2035_are_refused(self, tmp_path, text):
-        """Milliseconds, microseconds, a rating column, a negative number."""
-        with pytest.raises(InputError, match=rf"log\.csv.*1990 and 2035.*{text}.*milliseconds"):
-            read_text(tmp_path, f"user,item,time\nx,a,{text}\nx,b,{text}\n".encode())
-
-    def test_a17_iso_text_is_refused_with_the_row(self, tmp_path):
-        with pytest.raises(InputError, match=r"time is not a whole number of seconds: 1(?s:.)*row 2: 'x', 'a', '2001-09-09 01:46:40'"):
-            read_text(tmp_path, b"user,item,time\nx,a,2001-09-09 01:46:40\n")
-
-    def test_a17_the_plausible_range_itself_is_accepted(self, tmp_path):
-        log = read_text(tmp_path, b"user,item,time\nx,a,631152000\nx,b,2051222400\n")
-        assert log.timestamp.tolist() == [631152000, 2051222400]
-
-    def test_whole_numbers_may_be_written_as_decimals(self, tmp_path):
-        assert read_text(tmp_path, b"user,item,time\nx,a,881250949.0\nx,b,881250950.\n").timestamp.tolist() == [881250949, 881250950]
-
-    @pytest.mark.parametrize("text", ["881250949.5", "8.8e8", "", "NaN", "99999999999999999999", " ", "0x10"])
-    def test_other_times_are_bad_rows(self, tmp_path, text):
-        with pytest.raises(InputError, match="not a whole number of seconds: 1"):
-            read_text(tmp_path, f"user,item,time\nx,a,{text}\n".encode())
-
-    def test_a_plus_sign_before_a_time(self, tmp_path):
-        """Accepted or refused, but not a traceback."""
-        try:
-            assert read_text(tmp_path, b"user,item,time\nx,a,+1000000000\n").timestamp.tolist() == [START]
-        except InputError as error:
-            assert "+1000000000" in str(error)
-
-    def test_few_bad_rows_are_left_out_and_counted_by_cause(self, tmp_path):
-        good = [f"u{k},i{k},{START + k}" for k in range(400)]
-        lines = ["user,item,time", *good[:100], "x,y", *good[100:200], f"x,y,{START},z", *good[200:], "x,y,soon", f",y,{START}"]
-        log = read_text(tmp_path, "\n".join(lines).encode())
-        assert events(log) == [(f"u{k}", f"i{k}", START + k) for k in range(400)]
-        assert log.bad_rows == {"wrong number of fields": 2, "empty user or item": 1, "time is not a whole number of seconds": 1}
-
-    def test_exactly_one_percent_is_tolerated_and_more_is_not(self, tmp_path):
-        good = [f"u,i{k},{START}" for k in range(99)]
-        assert sum(read_text(tmp_path, "\n".join(["user,item,time", *good, "x"]).encode()).bad_rows.values()) == 1
-        with pytest.raises(InputError, match=r"1 of 99 rows(?s:.)*row 100: x"):
-            read_text(tmp_path, "\n".join(["user,item,time", *good[:98], "x"]).encode())
-
-    def test_words_for_missing_values_are_ids(self, tmp_path):
-        log = read_text(tmp_path, b"user,item,time\nNA,null,1000000000\nnan,None,1000000000\n")
-        assert events(log) == [("NA", "null", START), ("nan", "None", START)]
-
-    def test_a_missing_column_lists_what_there_is(self, tmp_path):
-        with pytest.raises(InputError, match=r"no column 'user' for user; found: user_id, item, time"):
-            read_text(tmp_path, b"user_id,item,time\nx,a,1000000000\n")
-        with pytest.raises(InputError, match=r"no column 7 for item; found: 3 columns"):
-            read_text(tmp_path, b"x,a,1000000000\n", columns={"user": 0, "item": 7, "timestamp": 2}, header=False)
-
-    def test_a_column_name_that_occurs_twice_is_reported(self, tmp_path):
-        with pytest.raises(InputError, match="user"):
-            read_text(tmp_path, b"user,item,time,user\nx,a,1000000000,y\n")
-
-    @pytest.mark.parametrize("content", [b"", b"user,item,time\n"])
-    def test_an_empty_file_is_an_error(self, tmp_path, content):
-        with pytest.raises(InputError, match=r"log\.csv"):
-            read_text(tmp_path, content)
-
-    def test_a_missing_file_is_an_error(self, tmp_path):
-        with pytest.raises(InputError, match="no such file"):
-            read_interactions(tmp_path / "absent.csv", literal.FORM)
 
 
 class TestCore:
@@ -364,9 +168,81 @@ class TestCore:
             by_user = sorted(rows, key=lambda row: row[0], reverse=True)
             assert sequences(core_of(tmp_path, by_user, 1, ties, seed=4)) == sequences(first)
 
+    @pytest.mark.parametrize("ties", ["item", "random"])
+    def test_without_ties_by_file_the_rows_may_be_in_any_order(self, tmp_path, ties):
+        """Shuffled completely, also among equal times and exact duplicates: the same core, array by array."""
+        generator = np.random.default_rng(12)
+        for minimum in (1, 1, 2):
+            rows = random_rows(generator)
+            first = core_of(tmp_path, rows, minimum, ties, seed=4)
+            assert first.tied.any()
+            for _ in range(5):
+                other = core_of(tmp_path, [rows[place] for place in generator.permutation(len(rows))], minimum, ties, seed=4)
+                for name in ("user", "item", "timestamp", "tied"):
+                    assert getattr(first, name).tolist() == getattr(other, name).tolist()
+                assert first.user_ids.equals(other.user_ids) and first.item_ids.equals(other.item_ids)
+
     def test_unknown_ties_are_refused(self, tmp_path):
         with pytest.raises(InputError, match=r"ties: 'day'.*file, item, random"):
             core_of(tmp_path, [("1", "a", START)], 1, ties="day")
+
+
+class TestSorting:
+    @pytest.mark.parametrize(
+        ("count", "user_bits", "time_bits"),
+        [
+            *((1, 0, 0), (2, 1, 1), (200, 8, 20), (150_000, 16, 30)),  # user, time and position in one integer
+            *((256, 16, 40), (256, 16, 41), (1, 1, 63)),  # exactly 64 bits, one more, and no bits of position
+            *((200, 31, 40), (150_000, 20, 40), (256, 31, 56)),  # some bits of the time are left out at first
+            *((256, 8, 57), (200, 31, 62), (200, 1, 64)),  # many
+        ],
+    )
+    def test_equals_a_literal_sort_whatever_the_keys_hold(self, count, user_bits, time_bits):
+        """By user, then time, equal ones in their order; with and without bits left out, over several blocks."""
+        generator = np.random.default_rng(count)
+        user = generator.integers(0, 1 << user_bits, count, dtype=np.int64).astype(np.int32)
+        time = generator.integers(0, 1 << min(time_bits, 62), count)
+        user[-1], time[-1] = (1 << user_bits) - 1, (1 << min(time_bits, 62)) - 1
+        if time_bits > 62:
+            time[0], time[-1] = -(1 << (time_bits - 1)), (1 << (time_bits - 1)) - 1
+        # Many ties, times that differ in their last bits only, and times from below zero.
+        time[1::3] = time[: len(time[1::3])]
+        user[1::3] = user[: len(user[1::3])]
+        time[1::6] ^= 1
+        time -= 1000 * (time_bits < 60)
+        item = np.arange(count, dtype=np.int32)
+        found = interactions._sorted_by_user_and_time(user.copy(), item.copy(), time.copy())
+        expected = sorted(zip(user.tolist(), time.tolist(), item.tolist(), strict=True))
+        assert list(zip(*(found[column].tolist() for column in (0, 2, 1)), strict=True)) == expected
+        assert [column.dtype for column in found] == [np.int32, np.int32, np.int64]
+
+    @pytest.mark.parametrize(("unit", "factor"), [("ms", 10**3), ("us", 10**6), ("ns", 10**9)])
+    def test_a19_times_finer_than_a_second_order_events(self, tmp_path, unit, factor):
+        """Events that whole seconds, or doubles above 2^53, would tie; only exactly equal times are tied."""
+        times = [START * factor + step for step in (4, 1, 1, 3)] + [START * factor - 1, (START + 1) * factor]
+        log = read_interactions(
+            literal.write_log(tmp_path / "log.csv", [("u", f"i{k}", time) for k, time in enumerate(times)]), literal.FORM
+        )
+        assert log.unit == unit
+        for ties, equal in (("file", ["i1", "i2"]), ("item", ["i1", "i2"])):
+            core = core_filter(log, minimum_events=1, ties=ties)
+            assert [item for item, _ in sequences(core)["u"]] == ["i4", *equal, "i3", "i0", "i5"]
+            assert core.timestamp.tolist() == [START - 1, *[START] * 4, START + 1]
+            assert core.tied.tolist() == [False, False, True, False, False, False]
+            paths = [tmp_path / name for name in ("interactions", "users", "items")]
+            write_core(core, *paths)
+            assert pyarrow.parquet.read_table(paths[0])["tied"].to_pylist() == core.tied.tolist()
+
+    def test_a19_whole_logs_are_sorted_and_tied_as_their_fractions_say(self, tmp_path):
+        """Random times a few nanoseconds apart, against literal sequences in nanoseconds."""
+        generator = np.random.default_rng(19)
+        rows = [(f"u{user}", f"i{item}", START * 10**9 + step) for user, item, step in generator.integers(0, (5, 6, 30), (200, 3)).tolist()]
+        core = core_of(tmp_path, rows, 2)
+        expected = literal.core(rows, 2, "file")
+        assert sequences(core) == {user: [(item, time // 10**9) for item, time in kept] for user, kept in expected.items()}
+        tied = [pair[0][1] == pair[1][1] for user in sorted(expected) for pair in itertools.pairwise([("", -1), *expected[user]])]
+        assert core.tied.tolist() == tied
+        assert any(tied) and statistics(core)["tied_transitions_percent"] < 100
 
 
 class TestTies:
@@ -422,6 +298,49 @@ class TestEncoding:
     def test_whole_numbers_beyond_64_bits_sort_by_value(self, tmp_path):
         core = core_of(tmp_path, [("1", item, START) for item in ("9" * 25, "1" + "0" * 25, "5")], 1)
         assert core.item_ids.to_pylist() == ["5", "9" * 25, "1" + "0" * 25]
+
+    @pytest.mark.parametrize("text", [True, False])
+    def test_many_distinct_ids_in_many_batches_keep_their_codes(self, text):
+        """So many that texts are merged several times in between; later batches bring known ids back."""
+        generator = np.random.default_rng(6)
+        batches = [generator.integers(0, 1_500_000, 400_000) for _ in range(20)]
+        encoder = interactions._TextEncoder() if text else interactions._NumberEncoder()
+        known = set()
+        for batch in batches:
+            encoder.add(pa.array(batch).cast(pa.string()) if text else pa.array(batch))
+            known.add(sum(map(len, encoder._known)) if text else 0)
+        codes, ids = encoder.finish()
+        everything = np.concatenate(batches)
+        distinct = np.unique(everything)
+        assert len(known) >= (3 if text else 1)
+        assert ids.cast(pa.int64()).equals(pa.array(distinct))
+        assert (codes == np.searchsorted(distinct, everything)).all()
+        assert codes.dtype == np.int32
+
+    @pytest.mark.parametrize(
+        ("kind", "numbers"),
+        [
+            (pa.int8(), [-128, 127, 0, 5, 5]),
+            (pa.int64(), [7, -(2**62), 2**62, 7, 0]),
+            (pa.uint64(), [2**64 - 1, 2**63, 3, 2**64 - 1]),
+            (pa.uint64(), [2**63 + 5, 2**63 + 7, 2**63 + 5]),
+            (pa.int32(), [10, 9, 100, 9]),
+            (pa.int16(), [-3, -3]),
+        ],
+    )
+    def test_numbers_of_every_width_are_the_ids_they_are_as_text(self, kind, numbers):
+        """Narrow and wide ranges, negative numbers (which sort as text) and the ends of each type, over two batches."""
+        found = []
+        for encoder, column in (
+            (interactions._NumberEncoder(), pa.array(numbers, kind)),
+            (interactions._TextEncoder(), pa.array([str(number) for number in numbers])),
+        ):
+            encoder.add(column[:2])
+            encoder.add(column[2:])
+            codes, ids = encoder.finish()
+            found.append((codes.tolist(), ids.to_pylist()))
+        assert found[0] == found[1]
+        assert [found[0][1][code] for code in found[0][0]] == [str(number) for number in numbers]
 
     def test_codes_are_dense_after_the_filter(self, tmp_path):
         rows = [(user, item, START + k) for k, (user, item) in enumerate([("3", "5"), ("3", "7"), ("5", "7"), ("5", "5"), ("4", "6")])]
@@ -546,3 +465,39 @@ class TestStatistics:
         ]
         assert found["core"]["users"] == 6 and found["core"]["items"] == 6 and found["core"]["interactions"] == 42
         assert pa.parquet.read_table(tmp_path / "interactions.parquet").num_rows == 42
+
+
+class TestPortability:
+    def test_a7_scripts_do_not_depend_on_the_locale(self, tmp_path):
+        """core_filter.py and split.py under LC_ALL=C, ``é`` in the path and in the ids: the same outputs as under UTF-8."""
+        rows = [(f"usér{user}", f"itém{(user + step) % 7}", START + 600 * step + user) for user in range(10) for step in range(7)]
+        outputs = []
+        for environment in ({"LC_ALL": "C", "PYTHONUTF8": "0"}, {"PYTHONUTF8": "1"}):
+            folder = tmp_path / f"é {environment['PYTHONUTF8']}"
+            folder.mkdir()
+            log = literal.write_log(folder / "lög.csv", rows)
+            split = [
+                *("--interactions", folder / "interactions.parquet", "--kind", "gts"),
+                *("--train", folder / "train.parquet", "--validation", folder / "validation.parquet"),
+                *("--test", folder / "test.parquet", "--counts", folder / "counts.json"),
+            ]
+            for script, arguments in (("core_filter.py", script_arguments(folder, log)), ("split.py", [str(part) for part in split])):
+                done = subprocess.run(
+                    [sys.executable, str(SOURCE / script), *arguments], env={**os.environ, **environment}, capture_output=True, check=False
+                )
+                assert done.returncode == 0, done.stderr.decode(errors="replace")[-600:]
+            outputs.append({path.name: path.read_bytes() for path in folder.glob("*.parquet")})
+            outputs[-1]["counts"] = (folder / "counts.json").read_bytes()
+        assert outputs[0] == outputs[1] and len(outputs[0]) == 7
+        assert pyarrow.parquet.read_table(tmp_path / "é 0" / "users.parquet")["user_id"].to_pylist()[0] == "usér0"
+
+    def test_a9_crlf_makes_the_same_core_byte_for_byte(self, tmp_path):
+        text = b"user,time,item\n" + b"".join(b"u%d,%d,i%d\n" % (k % 3, START + k, k % 4) for k in range(60))
+        outputs = []
+        for content in (text, text.replace(b"\n", b"\r\n")):
+            core = core_filter(literal.read_bytes(tmp_path, content), minimum_events=5)
+            paths = [tmp_path / name for name in ("interactions", "users", "items")]
+            write_core(core, *paths)
+            outputs.append([path.read_bytes() for path in paths])
+            assert core.item_ids.to_pylist() == ["i0", "i1", "i2", "i3"]
+        assert outputs[0] == outputs[1]

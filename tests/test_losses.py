@@ -14,7 +14,14 @@ import torch
 from torch.nn import functional
 
 from lastitem import losses
-from lastitem.losses import binary_cross_entropy, draw_negatives, softmax_cross_entropy
+from lastitem.losses import (
+    LOSSES,
+    binary_cross_entropy,
+    draw_negatives,
+    generalized_binary_cross_entropy,
+    sampled_softmax_cross_entropy,
+    softmax_cross_entropy,
+)
 from lastitem.models.bert4rec import BERT4Rec
 from lastitem.models.gru4rec import GRU4Rec
 from lastitem.models.sasrec import SASRec
@@ -101,7 +108,7 @@ def test_bce_by_hand():
     """Scores 0 and 0 give 2·log 2; scores +3 and −2 give log(1 + e⁻³) + log(1 + e⁻²)."""
     hidden = torch.tensor([[1.0], [1.0]], dtype=torch.float64)
     vectors = torch.tensor([[0.0], [3.0], [-2.0], [0.0]], dtype=torch.float64)
-    found = binary_cross_entropy(hidden, vectors, torch.tensor([1, 2]), torch.tensor([4, 3]))
+    found = binary_cross_entropy(hidden, vectors, torch.tensor([1, 2]), torch.tensor([[4], [3]]))
     assert float(found) == pytest.approx(2 * math.log(2) + math.log1p(math.exp(-3)) + math.log1p(math.exp(-2)), abs=1e-12)
 
 
@@ -111,7 +118,7 @@ def test_bce_equals_torch():
     scores = torch.cat(((hidden * vectors[label - 1]).sum(1), (hidden * vectors[negative - 1]).sum(1)))
     truth = torch.cat((torch.ones(len(label)), torch.zeros(len(label)))).double()
     expected = functional.binary_cross_entropy_with_logits(scores, truth, reduction="sum")
-    found = binary_cross_entropy(hidden, vectors, label, negative)
+    found = binary_cross_entropy(hidden, vectors, label, negative[:, None])
     torch.testing.assert_close(found, expected)
     for ours, theirs in zip(gradients(found, hidden, vectors), gradients(expected, hidden, vectors), strict=True):
         torch.testing.assert_close(ours, theirs)
@@ -120,18 +127,62 @@ def test_bce_equals_torch():
 def test_bce_is_finite_where_a_probability_rounds_to_zero():
     """E15: log(0)."""
     hidden = torch.tensor([[1000.0]])
-    found = binary_cross_entropy(hidden, torch.tensor([[-1.0], [1.0]]), torch.tensor([1]), torch.tensor([2]))
+    found = binary_cross_entropy(hidden, torch.tensor([[-1.0], [1.0]]), torch.tensor([1]), torch.tensor([[2]]))
     assert float(found) == pytest.approx(2000.0)
+
+
+def all_others(label, items):
+    """Every item but the label, once each."""
+    return torch.stack([torch.tensor([item for item in range(1, items + 1) if item != wanted]) for wanted in label.tolist()])
+
+
+def test_sampled_softmax_with_all_others_is_the_full_softmax():
+    hidden, vectors, label = scored()
+    found = sampled_softmax_cross_entropy(hidden, vectors, label, all_others(label, len(vectors)))
+    expected = softmax_cross_entropy(hidden, vectors, label)
+    torch.testing.assert_close(found, expected)
+    for ours, theirs in zip(gradients(found, hidden, vectors), gradients(expected, hidden, vectors), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_sampled_softmax_by_hand():
+    """Scores 1 (label), 0 and 2 (of 4 other items): −1 + log(e + (4 / 2)·(1 + e²))."""
+    vectors = torch.tensor([[1.0], [0.0], [2.0], [5.0], [7.0]], dtype=torch.float64)
+    found = sampled_softmax_cross_entropy(torch.ones(1, 1, dtype=torch.float64), vectors, torch.tensor([1]), torch.tensor([[2, 3]]))
+    assert float(found) == pytest.approx(-1 + math.log(math.e + 2 * (1 + math.exp(2))), abs=1e-12)
+
+
+def test_gbce_by_hand():
+    """Rate 2/4, t = 0.5: β = 0.5·(0.5·(1 − 2) + 2) = 0.75; the sum over three scores divided by three."""
+    vectors = torch.tensor([[1.0], [0.0], [2.0], [5.0], [7.0]], dtype=torch.float64)
+    label, negative = torch.tensor([1]), torch.tensor([[2, 3]])
+    found = generalized_binary_cross_entropy(torch.ones(1, 1, dtype=torch.float64), vectors, label, negative, 0.5)
+    expected = 0.75 * math.log1p(math.exp(-1)) + math.log(2) + math.log1p(math.exp(2))
+    assert float(found) == pytest.approx(expected / 3, abs=1e-12)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_gbce_without_calibration_is_bce(count):
+    hidden, vectors, label = scored()
+    negative = all_others(label, len(vectors))[:, :count]
+    found = generalized_binary_cross_entropy(hidden, vectors, label, negative, 0.0)
+    torch.testing.assert_close(found * (count + 1), binary_cross_entropy(hidden, vectors, label, negative))
+
+
+def drawn(seen, label, items, count=1, seed=0):
+    """Negatives of every label of every row, as a list per row."""
+    labelled = label != 0
+    row = labelled.nonzero()[:, 0]
+    negative = draw_negatives(seen, row, label[labelled], items, count, torch.Generator().manual_seed(seed))
+    return [negative[row == place] for place in range(len(seen))]
 
 
 def test_negatives_are_uniform_over_the_unseen():
     """Row 0 saw 1, 2, 3 and row 1 saw 7 of ten items: each unseen item comes equally often, no seen one at all."""
     seen = torch.tensor([[1, 2, 3, 0], [7, 7, 0, 0]])
-    label = torch.tensor([[2, 3], [7, 0]])
-    generator = torch.Generator().manual_seed(0)
-    draws = torch.stack([draw_negatives(seen, label, 10, generator) for _ in range(6000)])
+    found = drawn(seen, torch.tensor([[2, 0], [7, 0]]), 10, count=6000)
     for row, unseen in ((0, {4, 5, 6, 7, 8, 9, 10}), (1, {1, 2, 3, 4, 5, 6, 8, 9, 10})):
-        counts = torch.bincount(draws[:, row, 0], minlength=11)
+        counts = torch.bincount(found[row][0], minlength=11)
         assert {item for item in range(11) if counts[item]} == unseen
         expected = 6000 / len(unseen)
         assert all(abs(int(counts[item]) - expected) < 5 * math.sqrt(expected) for item in unseen)
@@ -142,29 +193,24 @@ def test_e3_tiny_catalogues_end_and_never_give_the_label(items):
     """E3, D11: one user saw everything, one everything but the last item, one a single item."""
     everything = list(range(1, items + 1))
     seen = torch.tensor([everything, [*everything[:-1], 0], [1] + [0] * (items - 1)])
-    label = seen.clone()
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(200):
-        negative = draw_negatives(seen, label, items, generator)
-        assert bool(((negative >= 1) & (negative <= items)).all())
-        assert bool((negative != label).all())
-        others = negative[2][label[2] != 0]
-        assert bool((others != 1).all())
-    assert set(torch.stack([draw_negatives(seen, label, items, generator)[0, 0] for _ in range(100)]).tolist()) == set(everything[1:])
+    found = drawn(seen, seen, items, count=200)
+    for row, labels in enumerate(seen.tolist()):
+        for label, negative in zip([label for label in labels if label], found[row], strict=True):
+            assert bool(((negative >= 1) & (negative <= items) & (negative != label)).all())
+    assert bool((found[2] != 1).all())
+    assert set(found[0][0].tolist()) == set(everything[1:])
 
 
 def test_e3_the_one_unseen_item_is_found():
     """With 16 redraws an unseen item among five is missed with probability 0.75¹⁷ < 1 %."""
     seen = torch.tensor([[1, 2, 3, 4]])
-    generator = torch.Generator().manual_seed(0)
-    draws = torch.cat([draw_negatives(seen, seen, 5, generator) for _ in range(500)])
-    assert float((draws == 5).double().mean()) > 0.97
+    assert float((drawn(seen, seen, 5, count=500)[0] == 5).double().mean()) > 0.97
 
 
 def test_negatives_repeat_with_the_seed():
     seen = torch.tensor([[1, 2, 3, 4]])
-    first, second = (draw_negatives(seen, seen, 1000, torch.Generator().manual_seed(3)) for _ in range(2))
-    assert torch.equal(first, second)
+    first, second, other = (drawn(seen, seen, 1000, count=5, seed=seed)[0] for seed in (3, 3, 4))
+    assert torch.equal(first, second) and not torch.equal(first, other)
 
 
 def sequences_of(histories):
@@ -193,15 +239,19 @@ def models(items=12):
 HISTORIES = [[1, 2, 3], [4, 5, 6, 7, 8, 9, 10, 11, 12, 1], [3, 9], [5, 5, 7, 2], [12, 11, 10, 9, 8, 7], [2, 1, 2, 1, 2]]
 
 
-@pytest.mark.parametrize("loss", ["softmax", "bce"])
+SOFTMAX = TrainingSettings()
+
+
+@pytest.mark.parametrize("loss", LOSSES)
 def test_e7_e13_extra_padding_changes_neither_loss_nor_gradient(loss):
     """The same batch with seven more columns of padding."""
+    settings = TrainingSettings(loss=loss, negatives=3)
     for model in models():
-        batch = make_batch(model, sequences_of(HISTORIES[2:]), np.arange(4), loss, torch.Generator().manual_seed(0))
+        batch = make_batch(model, sequences_of(HISTORIES[2:]), np.arange(4), settings, torch.Generator().manual_seed(0))
         wide = Batch(functional.pad(batch.items, (0, 7)), batch.length, functional.pad(batch.labelled, (0, 7)), batch.label, batch.negative)
         values = []
         for each in (batch, wide):
-            found = loss_of(model, each, loss)
+            found = loss_of(model, each, settings)
             values.append((found.detach(), gradients(found, *model.parameters())))
         torch.testing.assert_close(values[1], values[0])
 
@@ -210,8 +260,8 @@ def test_e13_the_loss_is_the_sum_over_sequences():
     """A short sequence costs the same alone and beside a long one, so its padding is no target and no context."""
     for model in models()[:3]:
         sequences = sequences_of(HISTORIES)
-        together = loss_of(model, make_batch(model, sequences, np.arange(6), "softmax", torch.Generator()), "softmax")
-        alone = [loss_of(model, make_batch(model, sequences, np.array([i]), "softmax", torch.Generator()), "softmax") for i in range(6)]
+        together = loss_of(model, make_batch(model, sequences, np.arange(6), SOFTMAX, torch.Generator()), SOFTMAX)
+        alone = [loss_of(model, make_batch(model, sequences, np.array([i]), SOFTMAX, torch.Generator()), SOFTMAX) for i in range(6)]
         torch.testing.assert_close(torch.stack(alone).sum(), together)
 
 
@@ -219,7 +269,7 @@ def test_softmax_loss_of_a_model_by_hand():
     """Position i of a history is asked for item i + 1, nothing else: −log softmax summed over positions in a loop."""
     for model in models()[:3]:
         history = [3, 1, 4, 1, 5]
-        found = loss_of(model, make_batch(model, sequences_of([history]), np.array([0]), "softmax", torch.Generator()), "softmax")
+        found = loss_of(model, make_batch(model, sequences_of([history]), np.array([0]), SOFTMAX, torch.Generator()), SOFTMAX)
         expected = 0.0
         for place in range(1, 5):
             items, length = torch.tensor([history[:place]]), torch.tensor([place])
@@ -246,8 +296,8 @@ def test_groups_of_length_change_no_gradient(groups):
 def test_the_gradient_is_that_of_the_mean_over_labels():
     """``update`` divides the sum by the number of labels of the whole batch, not of each group."""
     model = models()[0]
-    batch = make_batch(model, sequences_of(HISTORIES), np.arange(6), "softmax", torch.Generator())
-    expected = gradients(loss_of(model, batch, "softmax") / len(batch.label), *model.parameters())
+    batch = make_batch(model, sequences_of(HISTORIES), np.arange(6), SOFTMAX, torch.Generator())
+    expected = gradients(loss_of(model, batch, SOFTMAX) / len(batch.label), *model.parameters())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
     update(model, optimizer, sequences_of(HISTORIES), np.arange(6), TrainingSettings(length_groups=3), torch.Generator(), "cpu")
     torch.testing.assert_close([parameter.grad for parameter in model.parameters()], list(expected))

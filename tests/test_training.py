@@ -161,15 +161,17 @@ def test_cloze_masks_anew_in_every_epoch():
 
 
 @pytest.mark.parametrize("architecture", ["sasrec", "bert4rec"])
-def test_negatives_stand_beside_their_labels(architecture):
-    """One per label, never the label, never in the sequence."""
+@pytest.mark.parametrize(("loss", "count"), [("bce", 1), ("gbce", 7), ("sampled_softmax", 7)])
+def test_negatives_stand_beside_their_labels(architecture, loss, count):
+    """As many per label as asked for, never the label, never in the sequence."""
+    settings = TrainingSettings(loss=loss, negatives=7)
     histories = random_histories(20, items=40)
-    batch = make_batch(small(architecture, items=40), sequences_of(histories), np.arange(20), "bce", torch.Generator().manual_seed(0))
-    assert batch.negative.shape == batch.label.shape
+    batch = make_batch(small(architecture, items=40), sequences_of(histories), np.arange(20), settings, torch.Generator().manual_seed(0))
+    assert batch.negative.shape == (len(batch.label), count)
     row = torch.nonzero(batch.labelled)[:, 0]
     for place, negative in zip(row.tolist(), batch.negative.tolist(), strict=True):
-        assert negative not in histories[place]
-        assert 1 <= negative <= 40
+        assert not set(negative) & set(histories[place])
+        assert all(1 <= item <= 40 for item in negative)
 
 
 # Early stopping

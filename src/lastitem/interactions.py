@@ -112,9 +112,9 @@ def read_interactions(path: str | Path, form: Mapping[str, Any]) -> Interactions
         for batch in read_batches(path, form, bad):
             progress.reach(batch.done)
             read += len(batch.lines)
-            if time_format is None and len(batch.lines):
-                time_format = detect_unit(batch.columns["timestamp"])
             try:
+                if time_format is None and len(batch.lines):
+                    time_format = detect_unit(batch.columns["timestamp"])
                 columns, nanoseconds, since_start = _usable_rows(batch, time_format or "s", form.get("elapsed_unit", "ms"), bad)
             except InputError as error:
                 raise InputError(f"{path}: {error}") from None
@@ -317,7 +317,13 @@ def _size(path: str | Path) -> int | None:
         return None  # for the reader to report
 
 
-_FOUND_IN_BATCH = ("empty user or item", "time cannot be read", "elapsed time cannot be read", "time outside 1990 to 2034")
+_FOUND_IN_BATCH = (
+    "empty user or item",
+    "time cannot be read",
+    "elapsed time cannot be read",
+    "time outside 1990 to 2034",
+    "elapsed time negative or above 45 years",
+)
 
 
 def _usable_rows(
@@ -328,10 +334,12 @@ def _usable_rows(
     missing = ~(_is_given(ids["user"]) & _is_given(ids["item"]))
     nanoseconds, read = to_nanoseconds(batch.columns["timestamp"], time_format)
     since_start, elapsed_read = np.zeros(0, dtype=np.int64), np.ones(len(batch.lines), dtype=bool)
+    beyond = np.zeros(len(batch.lines), dtype=bool)
     if "elapsed" in batch.columns:
         since_start, elapsed_read = to_nanoseconds(batch.columns["elapsed"], elapsed_unit)
+        beyond = (since_start < 0) | (since_start > 45 * 366 * SECONDS_PER_DAY * NANOSECONDS["s"])
     wrong = np.zeros(len(batch.lines), dtype=bool)
-    for cause, found in zip(_FOUND_IN_BATCH, (missing, ~read, ~elapsed_read, ~is_plausible(nanoseconds)), strict=True):
+    for cause, found in zip(_FOUND_IN_BATCH, (missing, ~read, ~elapsed_read, ~is_plausible(nanoseconds), beyond), strict=True):
         found &= ~wrong
         if found.any():
             first = [int(row) for row in np.flatnonzero(found)[:10]]
@@ -347,14 +355,15 @@ def _usable_rows(
 
 def _as_ids(column: pa.Array, role: str) -> pa.Array:
     """A column of ids as text or whole numbers."""
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
     kind = column.type
     if pa.types.is_floating(kind):
         # pandas turns whole numbers into 1.0 where another row has none, and that one into NaN.
+        column = column.cast(pa.float64())
         column = pc.if_else(pc.is_finite(column), column, None)
         if not pc.all(pc.equal(pc.floor(column), column), min_count=0).as_py():
             raise InputError(f"the column of type {kind} for {role} holds fractions; ids are text or whole numbers")
+        if pc.any(pc.greater(pc.abs(column), 2**53)).as_py():
+            raise InputError(f"the column of type {kind} for {role} holds numbers above 2^53, of which the last digits are lost")
         return column.cast(pa.int64())
     if pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return column
@@ -461,14 +470,15 @@ def _gathered(parts: Iterable[tuple[NDArray[np.int32], NDArray[Any]]], total: in
 def _check_bad_rows(name: str, bad: BadRows, rows: int, tolerated: float, time_format: str) -> None:
     if not rows:
         raise InputError(f"{name}: holds no rows")
-    if bad.total <= tolerated * rows and bad.total < rows:
+    # A quotient, unlike a product, is exactly the limit where it should be: 0.29 * 100 < 29.
+    if bad.total / rows <= tolerated and bad.total < rows:
         return
     causes = "; ".join(f"{cause}: {count:,}" for cause, count in bad.counts.items())
     quoted = "".join(f"\n  line {line}: {cause}: {text}" for line, cause, text in bad.examples)
     raise InputError(
         f"{name}: {bad.total:,} of {rows:,} rows cannot be used ({causes}); at most {tolerated:.3g} of them may be "
         f"(`maximum_bad_share`). Times were read as {time_format!r}; if that is wrong, say how they are written with `time`: "
-        f"s, ms, us, ns, iso, or a pattern such as '%d.%m.%Y'. Else check columns, separator and header. The first ones:{quoted}"
+        f"s, ms, us, ns, iso, or a pattern such as '%d.%m.%Y'. Else check columns, separator, header and quotes. The first ones:{quoted}"
     )
 
 

@@ -12,12 +12,15 @@ import csv
 import gzip
 import io
 import json
+import lzma
 import re
 import shutil
+import struct
 import tempfile
 import warnings
 import zipfile
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -40,9 +43,13 @@ _QUOTED_EXAMPLES = 5
 _BLOCK = 8 << 20
 _LINES = 1 << 17
 _ROWS = 1 << 20
-_BYTE_ORDER_MARK = codecs.BOM_UTF8
 # A separator of several characters is replaced by the unit separator of ASCII before the text is parsed.
-_UNIT_SEPARATOR = b"\x1f"
+_UNIT_SEPARATOR = "\x1f"
+# A byte that is no text in the file's encoding becomes a character for private use, so that only the value it stands in is lost.
+_MARK_UNREADABLE = "lastitem.mark-unreadable"
+_FIRST_UNREADABLE = 0x10FF00
+_UNREADABLE = "[\U0010ff00-\U0010ffff]"
+_UNREADABLE_START = chr(_FIRST_UNREADABLE).encode("utf-8")[:2]
 _OTHER_COMPRESSIONS = {
     b"BZh": "bzip2",
     b"\xfd7zXZ": "xz",
@@ -99,15 +106,21 @@ def read_batches(path: str | Path, form: Mapping[str, Any], bad: BadRows) -> Ite
     form : how to read it: ``columns`` (role → column name, key of a record, or 0-based position if ``header`` is
         false), and optionally ``format`` (one of :data:`FORMATS`; else told by the content), ``member`` (the file
         inside a zip archive), ``encoding`` (default UTF-8) and, for delimited text, ``separator`` (default: whichever
-        of :data:`SEPARATORS` makes the header hold the columns), ``header`` (default true), ``quotes`` (default true).
+        of :data:`SEPARATORS` makes the header hold the columns), ``header`` (default true), ``quotes`` (default: true
+        for a separator of one character). Rows without any of the columns' values are blank and left out.
     bad : is told of rows that cannot be taken apart.
 
     Raises
     ------
-    InputError if the file, its member or a column is missing (the message lists what there is), or if the file is
-    damaged or of a format that is not read.
+    InputError if the file, its member or a column is missing (the message lists what there is), if the encoding is
+    unknown, or if the file is damaged or of a format that is not read.
     """
     path = Path(path)
+    kind, encoding = form.get("format"), form.get("encoding", "utf-8")
+    try:
+        b" ".decode(encoding, "ignore")
+    except LookupError as error:
+        raise InputError(f"{path}: {error}; name an encoding of text, such as utf-8 or latin-1") from None
     readers = {"delimited": _delimited, "json-lines": _json_lines, "python-literals": _python_literals, "parquet": _parquet}
     with ExitStack() as stack:
         try:
@@ -116,20 +129,20 @@ def read_batches(path: str | Path, form: Mapping[str, Any], bad: BadRows) -> Ite
             raise InputError(f"{path}: {(error.strerror or str(error)).lower()}") from None
         try:
             stream = _unpacked(path, file, form.get("member"), stack)
-            kind = form.get("format") or _format_of(path, stream)
+            kind = kind or _format_of(path, stream, encoding)
             for batch in readers[kind](path, stream, form, bad):
                 if kind != "parquet":
                     batch.done = file.tell()
                 yield batch
-        except (gzip.BadGzipFile, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        except (gzip.BadGzipFile, EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError) as error:
             raise InputError(
                 f"{path}: the archive is damaged ({error}); replace it at its source, or delete this copy to have it fetched again"
             ) from None
-        except UnicodeError as error:
-            raise InputError(f"{path}: is not text in the encoding {form.get('encoding', 'utf-8')!r}: {error}") from None
-        except pa.ArrowInvalid as error:
-            remedy = "is a quote opened and never closed? `quotes: false` takes them as ordinary characters"
-            raise InputError(f"{path}: cannot be read as {kind}: {error}" + (f"; {remedy}" if "straddl" in str(error) else "")) from None
+        except (pa.ArrowException, OSError, UnicodeError) as error:
+            said = " ".join(str(error).split())
+            if "straddl" in said:
+                said = "a row is longer than 8 MB; is a quote opened and never closed? `quotes: false` takes them as ordinary characters"
+            raise InputError(f"{path}: cannot be read{f' as {kind}' if kind else ''}: {said}") from None
 
 
 def _unpacked(path: Path, stream: IO[bytes], member: str | None, stack: ExitStack) -> io.BufferedReader:
@@ -139,7 +152,7 @@ def _unpacked(path: Path, stream: IO[bytes], member: str | None, stack: ExitStac
         magic = buffered.peek(8)[:8]
         if magic.startswith(b"\x1f\x8b"):
             stream = stack.enter_context(gzip.GzipFile(fileobj=buffered))
-        elif magic.startswith(b"PK\x03\x04"):
+        elif magic.startswith((b"PK\x03\x04", b"PK\x05\x06")):
             stream = stack.enter_context(_member_of(path, buffered, member, stack))
         else:
             break
@@ -150,7 +163,10 @@ def _unpacked(path: Path, stream: IO[bytes], member: str | None, stack: ExitStac
 
 
 def _member_of(path: Path, stream: IO[bytes], member: str | None, stack: ExitStack) -> IO[bytes]:
-    archive = stack.enter_context(zipfile.ZipFile(stream))
+    try:
+        archive = stack.enter_context(zipfile.ZipFile(stream))
+    except (RuntimeError, ValueError, struct.error) as error:
+        raise zipfile.BadZipFile(str(error)) from None
     files = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX/")]
     if member is None and len(files) == 1:
         member = files[0]
@@ -163,35 +179,35 @@ def _member_of(path: Path, stream: IO[bytes], member: str | None, stack: ExitSta
         raise InputError(f"{path}: the member {member!r} cannot be unpacked: {error}; unpack it by hand") from None
 
 
-def _format_of(path: Path, stream: io.BufferedReader) -> str:
+def _format_of(path: Path, stream: io.BufferedReader, encoding: str) -> str:
     head = stream.peek(1 << 16)
+    if not head:
+        raise InputError(f"{path}: is empty")
     if head.startswith(b"PAR1"):
         return "parquet"
-    start = head.removeprefix(_BYTE_ORDER_MARK).lstrip()
-    if re.match(rb"\{\s*[uU]?'", start):
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and codecs.lookup(encoding).name == "utf-8":
+        raise InputError(f"{path}: is UTF-16, not UTF-8; say so with `encoding: utf-16`")
+    start = head.decode(encoding, errors="ignore").removeprefix("\ufeff").lstrip()
+    if re.match(r"\{\s*('|[uU]['\"])", start):
         return "python-literals"
-    if start.startswith(b"{"):
+    if start.startswith("{"):
         return "json-lines"
-    if re.match(rb"\[\s*[\[{]", start):
+    if re.match(r"\[\s*[\[{]", start):
         raise InputError(f"{path}: is one JSON array; write one record per line, for example with jq -c '.[]'")
-    if re.match(rb"<(!doctype|html)", start, re.IGNORECASE):
-        raise InputError(f"{path}: is a web page, not a log")
+    if re.match(r"<(!doctype|html|\?xml)", start, re.IGNORECASE):
+        raise InputError(f"{path}: is a web page or XML, not a log")
     return "delimited"
 
 
-# Delimited text
-
-
 class _Transcoded(io.RawIOBase):
-    """Text as pyarrow reads it: UTF-8, a separator of one character; counts line breaks on the way."""
+    """Text in UTF-8 without a byte order mark, a separator of several characters replaced by one."""
 
-    def __init__(self, source: IO[bytes], encoding: str, separator: bytes) -> None:
-        self._source, self._separator = source, separator
-        self._decoder = None if codecs.lookup(encoding).name == "utf-8" else codecs.getincrementaldecoder(encoding)()
+    def __init__(self, source: IO[bytes], encoding: str, separator: str = ",") -> None:
+        self._source, self._separator = source, separator.encode("utf-8")
+        self._decoder = codecs.getincrementaldecoder(encoding)(_MARK_UNREADABLE)
         self._waiting = b""
-        self._ended = False
-        self.line_breaks = 0
-        self.has_quotes = False
+        self._begun = self._ended = False
+        self.has_unreadable = False
 
     def readable(self) -> bool:
         return True
@@ -201,52 +217,181 @@ class _Transcoded(io.RawIOBase):
             self._fill(len(buffer))
         taken, self._waiting = self._waiting[: len(buffer)], self._waiting[len(buffer) :]
         buffer[: len(taken)] = taken
-        self.line_breaks += taken.count(b"\n")
-        self.has_quotes = self.has_quotes or b'"' in taken
         return len(taken)
 
     def _fill(self, size: int) -> None:
-        block = self._source.read(size)
-        self._ended = not block
-        if self._decoder is not None:
-            block = self._decoder.decode(block, final=self._ended).encode("utf-8")
+        block = self._read(size)
         if len(self._separator) > 1:
             # A block may end within a separator: then the separator's beginning waits for its rest.
             while not self._ended and self._begins_separator(block):
-                more = self._source.read(1)
-                self._ended = not more
-                block += more if self._decoder is None else self._decoder.decode(more, final=self._ended).encode("utf-8")
-            block = block.replace(self._separator, _UNIT_SEPARATOR)
+                block += self._read(1)
+            block = block.replace(self._separator, _UNIT_SEPARATOR.encode())
+        self.has_unreadable = self.has_unreadable or _UNREADABLE_START in block
         self._waiting = block
 
+    def _read(self, size: int) -> bytes:
+        block = self._source.read(size)
+        self._ended = not block
+        text = self._decoder.decode(block, final=self._ended)
+        if text and not self._begun:
+            text = text.removeprefix("\ufeff")
+            self._begun = True
+        return text.encode("utf-8")
+
     def _begins_separator(self, block: bytes) -> bool:
-        rest = block.replace(self._separator, _UNIT_SEPARATOR)
+        rest = block.replace(self._separator, _UNIT_SEPARATOR.encode())
         return any(rest.endswith(self._separator[:length]) for length in range(1, len(self._separator)))
 
 
+def _mark_unreadable(error: UnicodeError) -> tuple[str, int]:
+    """An error handler of codecs."""
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    return "".join(chr(_FIRST_UNREADABLE + byte) for byte in error.object[error.start : error.end]), error.end
+
+
+codecs.register_error(_MARK_UNREADABLE, _mark_unreadable)
+
+
+def _shown(text: str) -> str:
+    """Text for a message: on one line, bytes that are no text as escapes."""
+    return re.sub(_UNREADABLE, lambda mark: f"\\x{ord(mark[0]) - _FIRST_UNREADABLE:02x}", text).replace("\n", "\\n")
+
+
+# Delimited text
+
+
+class _QuotesFollowed(io.RawIOBase):
+    """Hands text on to pyarrow and finds the line breaks inside of quoted values, which end a line but no row.
+
+    Where a value of several lines has text behind its closing quote, its quote was never closed; it was the next quoted
+    value that closed it. The rows in between are lost.
+
+    Attributes
+    ----------
+    has_quotes : whether there was one so far.
+    lost : of each value whose quote is never closed: the line it begins in, its row's beginning, the number of lost lines.
+    """
+
+    def __init__(self, source: IO[bytes], separator: str, first_line: int) -> None:
+        ends = separator.encode() + b"\r\n"
+        self._value = re.compile(rb'(?<=[%b])"((?:[^"]++|"")*+)("[^%b]?)?' % (re.escape(ends), re.escape(ends)))
+        self._beside_quotes = np.isin(np.arange(256), list(ends + b'"'))
+        self._source = source
+        self._before, self._waiting = b"\n", b""
+        self._first_line = self._line = first_line
+        self._row = 0
+        # A value that is still open, as in ``lost``.
+        self._open: tuple[int, str, int] | None = None
+        # pyarrow reads ahead in a thread of its own.
+        self._new_breaks: deque[NDArray[np.int64]] = deque()
+        self._breaks, self._forgotten = np.zeros(0, dtype=np.int64), 0
+        self.has_quotes = False
+        self.lost: list[tuple[int, str, int]] = []
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        block = self._source.read(size)
+        text = self._waiting + block
+        # What a quote at the end means is told by the byte behind it.
+        self._waiting = text[len(text.rstrip(b'"')) :] if block else b""
+        text = text[: len(text) - len(self._waiting)]
+        if self._open or b'"' in text:
+            self.has_quotes = True
+            start = b'\n"' if self._open else self._before
+            self._follow(start + text, len(start))
+        else:
+            self._row += text.count(b"\n")
+            self._line += text.count(b"\n")
+        self._before = text[-1:] or self._before
+        if not block and self._open:
+            line, beginning, breaks = self._open
+            breaks -= self._before == b"\n"
+            self.lost += [(line, beginning, breaks)] if breaks else []
+            self._open = None
+        return block
+
+    def lines(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The line each row (from 0) begins in."""
+        while self._new_breaks:
+            self._breaks = np.concatenate([self._breaks, self._new_breaks.popleft()])
+        return self._first_line + rows + self._forgotten + np.searchsorted(self._breaks, rows)
+
+    def forget(self, row: int) -> None:
+        """Let go of what is known of the rows before ``row``: :meth:`lines` is not asked for them again."""
+        passed = int(np.searchsorted(self._breaks, row))
+        self._breaks, self._forgotten = self._breaks[passed:], self._forgotten + passed
+
+    def _follow(self, text: bytes, start: int) -> None:
+        codes = np.frombuffer(text, dtype=np.uint8)
+        quotes, breaks = np.flatnonzero(codes == ord('"')), start + np.flatnonzero(codes[start:] == ord("\n"))
+
+        def value(begin: int, end: int) -> tuple[int, str, int]:
+            first, last = np.searchsorted(breaks, (begin, end)).tolist()
+            if self._open and begin == start:
+                return (*self._open[:2], self._open[2] + last - first)
+            row = text.rfind(b"\n", 0, begin) + 1
+            return self._line + first, text[row : row + 200].decode("utf-8", "ignore"), last - first
+
+        still_open = None
+        opening, closing = quotes[::2], quotes[1::2]
+        behind = closing[closing + 1 < len(codes)] + 1
+        if self._beside_quotes[codes[opening - 1]].all() and self._beside_quotes[codes[behind]].all():
+            # Every quote opens, closes or doubles: inside of a value is what an odd number of them precedes.
+            inside = np.searchsorted(quotes, breaks) % 2 == 1
+            if len(quotes) % 2:
+                still_open = value(int(opening[codes[opening - 1] != ord('"')][-1]) + 1, len(text))
+        else:
+            values = list(self._value.finditer(text))
+            begins, ends = [found.start(1) for found in values], [found.end(1) for found in values]
+            inside = np.searchsorted(begins, breaks, "right") > np.searchsorted(ends, breaks, "right")
+            for found in values:
+                if found[2] is None:
+                    still_open = value(*found.span(1))
+                elif found[2] != b'"' and (b"\n" in found[1] or self._open):
+                    broken = value(*found.span(1))
+                    self.lost += [broken] if broken[2] else []
+        self._open = still_open
+        self._new_breaks.append(self._row + np.cumsum(~inside)[inside])
+        self._row += int(np.count_nonzero(~inside))
+        self._line += len(breaks)
+
+
 def _delimited(path: Path, stream: io.BufferedReader, form: Mapping[str, Any], bad: BadRows) -> Iterator[Batch]:
-    header, separator = form.get("header", True), form.get("separator")
-    several = separator is not None and len(separator) > 1
-    text = _Transcoded(stream, form.get("encoding", "utf-8"), separator.encode() if several else b",")
-    lines = io.BufferedReader(text, _BLOCK)
-    separator = _UNIT_SEPARATOR.decode() if several else separator
-    quotes = form.get("quotes", not several)
-    first = lines.readline() if header else lines.peek(1).split(b"\n", 1)[0]
+    header, separator, encoding = form.get("header", True), form.get("separator"), form.get("encoding", "utf-8")
+    replaced = separator if separator is not None and len(separator.encode()) > 1 else None
+    text = _Transcoded(stream, encoding, replaced or ",")
+    start = io.BufferedReader(text, _BLOCK)
+    quotes = form.get("quotes", separator is None or len(separator) == 1)
+    first = start.readline() if header else start.peek(1).lstrip(b"\r\n").split(b"\n", 1)[0]
     if not first.strip():
         raise InputError(f"{path}: " + ("the first line, which should name the columns, is empty" if header else "holds no rows"))
-    names, separator = _columns(path, first, form["columns"], separator, quotes, header)
+    names, separator = _columns(path, first, form["columns"], _UNIT_SEPARATOR if replaced else separator, quotes, header)
     positions = {role: names.index(column) if header else column for role, column in form["columns"].items()}
-    skipped: list[int] = []
+    if not start.peek(1):
+        return
+    followed = _QuotesFollowed(start, separator, 1 + header)
+    # Appended to by pyarrow, which may parse ahead in a thread of its own.
+    skipped: deque[tuple[int, str]] = deque()
 
     def skip(row: Any) -> str:
-        skipped.append(row.number)
-        # A quote that is never closed takes all lines up to the next one with it: each of them is lost.
-        bad.add("wrong number of fields", [row.number + header], [row.text], count=1 + row.text.rstrip("\n").count("\n"))
+        skipped.append((row.number - 1, row.text[:200]))
         return "skip"
+
+    def written(value: str) -> str:
+        return _shown(value.replace(_UNIT_SEPARATOR, replaced) if replaced else value)
+
+    def tell_skipped(before: float) -> None:
+        while skipped and skipped[0][0] < before:
+            number, row = skipped.popleft()
+            if row.strip():
+                bad.add("wrong number of fields", [int(followed.lines(np.array([number]))[0])], [written(row)])
 
     kept = sorted(set(positions.values()))
     reader = pyarrow.csv.open_csv(
-        lines,
+        followed if quotes else start,
         read_options=pyarrow.csv.ReadOptions(
             column_names=[str(position) for position in range(len(names))], use_threads=False, block_size=_BLOCK
         ),
@@ -260,35 +405,52 @@ def _delimited(path: Path, stream: io.BufferedReader, form: Mapping[str, Any], b
         ),
         convert_options=pyarrow.csv.ConvertOptions(
             include_columns=[str(position) for position in kept],
-            column_types={str(position): pa.binary() for position in kept},
+            column_types={str(position): pa.string() for position in kept},
             strings_can_be_null=False,
         ),
     )
-    next_row = 1
+    next_row = 0
     for found in reader:
-        numbers = np.arange(next_row, next_row + found.num_rows + len(skipped))
-        if skipped:
-            numbers = np.setdiff1d(numbers, skipped)[: found.num_rows]
-            skipped = [row for row in skipped if row > numbers[-1]] if len(numbers) else skipped
-        next_row = int(numbers[-1]) + 1 if len(numbers) else next_row
+        rows = np.arange(next_row, next_row + found.num_rows)
+        if missing := [row for row, _ in list(skipped)]:
+            rows = np.setdiff1d(np.arange(next_row, next_row + found.num_rows + len(missing)), missing)
+            rows = rows[: found.num_rows]
+        next_row = int(rows[-1]) + 1 if len(rows) else next_row
         columns = {role: found.column(str(position)) for role, position in positions.items()}
-        yield _text_batch(columns, numbers + header, text.has_quotes, bad)
+        if replaced and followed.has_quotes:
+            columns = {role: pc.replace_substring(column, _UNIT_SEPARATOR, replaced) for role, column in columns.items()}
+        reasons = {}
+        if text.has_unreadable:
+            reasons[_UNREADABLE] = f"{{role}} is not {encoding.upper()}"
+        if followed.has_quotes:
+            reasons["\n"] = "line break inside the {role}"
+        yield _text_batch(columns, followed.lines(rows), reasons, bad)
+        tell_skipped(next_row)
+        followed.forget(next_row)
+    tell_skipped(np.inf)
+    for line, row, lost in followed.lost:
+        bad.add("inside a quote that is never closed", [line], [written(row)], count=lost)
 
 
 def _columns(
     path: Path, first: bytes, columns: Mapping[str, Any], separator: str | None, quotes: bool, header: bool
 ) -> tuple[list[str], str]:
     """The column names (or, without a header, as many empty ones) of a first line, and the separator that gives them."""
-    line = first.removeprefix(_BYTE_ORDER_MARK).decode("utf-8", errors="replace").rstrip("\r\n")
+    line = first.decode("utf-8", errors="replace").rstrip("\r\n")
+    if "\r" in line:
+        raise InputError(f"{path}: has CR alone at the end of lines; convert it, for example with tr '\\r' '\\n'")
     quoting = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
-    splits = {
-        candidate: next(csv.reader([line], delimiter=candidate, quoting=quoting))
-        for candidate in ([separator] if separator else SEPARATORS)
-    }
+    try:
+        splits = {
+            candidate: next(csv.reader([line], delimiter=candidate, quoting=quoting))
+            for candidate in ([separator] if separator else SEPARATORS)
+        }
+    except csv.Error as error:
+        raise InputError(f"{path}: the first line is no row of delimited text: {error}") from None
     most = max(splits, key=lambda candidate: len(splits[candidate]))
     if not header:
         for role, column in columns.items():
-            if column >= len(splits[most]):
+            if column not in range(len(splits[most])):
                 raise InputError(f"{path}: no column {column!r} for {role}; found: {len(splits[most])} columns, numbered from 0")
         return [""] * len(splits[most]), most
     for candidate, names in splits.items():
@@ -298,46 +460,24 @@ def _columns(
                     raise InputError(f"{path}: the column {column!r} for {role} occurs more than once in the header; rename all but one")
             return names, candidate
     role, column = next((role, column) for role, column in columns.items() if column not in splits[most])
-    found = ", ".join(splits[most])
+    found = _shown(", ".join(splits[most][:40]))
     raise InputError(f"{path}: no column {column!r} for {role}; found, with the separator {most!r}: {found}")
 
 
-def _text_batch(columns: Mapping[str, pa.Array], lines: NDArray[np.int64], has_quotes: bool, bad: BadRows) -> Batch:
-    """Drop empty lines, and rows whose ids or time are not UTF-8 or go over several lines."""
-    empty = np.ones(len(lines), dtype=bool)
+def _text_batch(columns: Mapping[str, pa.Array], lines: NDArray[np.int64], reasons: Mapping[str, str], bad: BadRows) -> Batch:
+    """Drop rows that hold nothing, which blank lines are, and rows in which an id or time matches a pattern of ``reasons``."""
+    drop = np.ones(len(lines), dtype=bool)
     for column in columns.values():
-        empty &= pc.equal(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
-    wrong = np.zeros(len(lines), dtype=bool)
-    texts = {}
-    for role, column in columns.items():
-        try:
-            texts[role] = column.cast(pa.string())
-        except pa.ArrowInvalid:
-            readable = np.array([_is_utf8(value) for value in column.to_pylist()])
-            bad.add("not UTF-8", lines[~readable], [repr(value) for value in column.filter(pa.array(~readable)).to_pylist()])
-            wrong |= ~readable
-            texts[role] = pc.if_else(pa.array(readable), column, b"").cast(pa.string())
-    if has_quotes:
-        for role, column in texts.items():
-            broken = pc.match_substring(column, "\n").to_numpy(zero_copy_only=False) & ~wrong
-            if broken.any():
-                values = column.filter(pa.array(broken)).to_pylist()
-                breaks = sum(value.count("\n") for value in values)
-                bad.add(f"line break inside the {role}", lines[broken], [repr(value) for value in values], count=len(values) + breaks)
-                wrong |= broken
-    drop = empty | wrong
-    if drop.any():
-        keep = pa.array(~drop)
-        return Batch({role: column.filter(keep) for role, column in texts.items()}, lines[~drop], 0)
-    return Batch(texts, lines, 0)
-
-
-def _is_utf8(value: bytes) -> bool:
-    try:
-        value.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
+        drop &= pc.equal(column, "").to_numpy(zero_copy_only=False)
+    for pattern, reason in reasons.items():
+        for role, column in columns.items():
+            found = pc.match_substring_regex(column, pattern).to_numpy(zero_copy_only=False) & ~drop
+            bad.add(reason.format(role=role), lines[found], [_shown(value) for value in column.filter(pa.array(found)).to_pylist()])
+            drop |= found
+    if not drop.any():
+        return Batch(dict(columns), lines, 0)
+    keep = pa.array(~drop)
+    return Batch({role: column.filter(keep) for role, column in columns.items()}, lines[~drop], 0)
 
 
 # One record per line
@@ -346,7 +486,7 @@ def _is_utf8(value: bytes) -> bool:
 def _json_lines(path: Path, stream: io.BufferedReader, form: Mapping[str, Any], bad: BadRows) -> Iterator[Batch]:
     # Numbers stay the text they are written in: an id such as 1E5, or one of 19 digits, is no quantity.
     decoder = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=lambda _: None)
-    return _records(path, stream, form, bad, decoder.decode, "not JSON")
+    return _records(path, stream, form, bad, decoder.decode, "not a JSON object")
 
 
 def _python_literals(path: Path, stream: io.BufferedReader, form: Mapping[str, Any], bad: BadRows) -> Iterator[Batch]:
@@ -354,35 +494,34 @@ def _python_literals(path: Path, stream: io.BufferedReader, form: Mapping[str, A
     with warnings.catch_warnings():
         # Free text full of backslashes is no reason to warn of invalid escapes.
         warnings.simplefilter("ignore")
-        yield from _records(path, stream, form, bad, lambda line: parse_python_record(line, wanted), "not a Python literal")
+        yield from _records(path, stream, form, bad, lambda line: parse_python_record(line, wanted), "not a dictionary of Python literals")
 
 
 def _records(
     path: Path, stream: io.BufferedReader, form: Mapping[str, Any], bad: BadRows, parse: Callable[[str], Any], fault: str
 ) -> Iterator[Batch]:
     columns, encoding = form["columns"], form.get("encoding", "utf-8")
+    file_lines = io.BufferedReader(_Transcoded(stream, encoding), _BLOCK)
     found_keys: set[str] = set()
     unseen = set(columns.values())
     first = 1
-    while chunk := list(islice(stream, _LINES)):
+    while chunk := list(islice(file_lines, _LINES)):
         lines, values = [], {role: [] for role in columns}
         for number, line in enumerate(chunk, first):
-            if number == 1:
-                line = line.removeprefix(_BYTE_ORDER_MARK)
+            text = line.decode("utf-8").strip()
+            if not text:
+                continue
             try:
-                text = line.decode(encoding).strip()
-                if not text:
-                    continue
                 record = parse(text)
                 if not isinstance(record, dict):
                     raise ValueError
                 row = {role: _text_of(record.get(column)) for role, column in columns.items()}
             except UnicodeError:
-                bad.add(f"not {encoding.upper()}", [number], [repr(line)])
+                bad.add(f"id or time is not {encoding.upper()}", [number], [_shown(text)])
             except TypeError:
-                bad.add("id or time is neither text nor a number", [number], [text])
+                bad.add("id or time is neither text nor a number", [number], [_shown(text)])
             except (ValueError, RecursionError, MemoryError):
-                bad.add(fault, [number], [text])
+                bad.add(fault, [number], [_shown(text)])
             else:
                 if unseen:
                     unseen -= record.keys()
@@ -402,14 +541,15 @@ def _text_of(value: Any) -> str | None:
         return None
     if isinstance(value, str):
         # Half of a surrogate pair is no character and cannot be stored.
-        value.encode("utf-8")
+        if not value.isascii() and re.search(f"[\ud800-\udfff]|{_UNREADABLE}", value):
+            raise UnicodeError
         return value
     raise TypeError
 
 
 _STRING = r"""[uU]?(?:'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*")"""
 _NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
-_PAIR = re.compile(rf"\s*({_STRING})\s*:\s*({_STRING}|{_NUMBER}|True|False|None)\s*(?:,|(?=\}}))")
+_PAIR = re.compile(rf"[ \t]*({_STRING})[ \t]*:[ \t]*({_STRING}|{_NUMBER}|True|False|None)[ \t]*(?:,|(?=\}}))")
 
 
 def parse_python_record(line: str, wanted: frozenset[str]) -> dict[str, Any]:
@@ -435,20 +575,21 @@ def parse_python_record(line: str, wanted: frozenset[str]) -> dict[str, Any]:
     while (pair := _PAIR.match(line, at)) is not None:
         tokens[pair[1].lstrip("uU")[1:-1]] = pair[2]
         at = pair.end()
-    if line[:1] == "{" and line[at:].strip() == "}" and not any("\\" in key for key in tokens):
-        return {key: _value(token) if key in wanted else token for key, token in tokens.items()}
     try:
+        if line[:1] == "{" and line[at:].strip() == "}" and not any("\\" in key for key in tokens):
+            return {key: _value(token) if key in wanted else token for key, token in tokens.items()}
         tree = ast.parse(line, mode="eval").body
         ast.literal_eval(tree)
-    except SyntaxError:
+        if not isinstance(tree, ast.Dict):
+            raise ValueError
+        return {
+            key.value: _value(ast.get_source_segment(line, value) or "")
+            for key, value in zip(tree.keys, tree.values, strict=True)
+            if isinstance(key, ast.Constant) and isinstance(key.value, str)
+        }
+    except (SyntaxError, TypeError):
+        # A TypeError is a key that cannot be one, such as a list.
         raise ValueError from None
-    if not isinstance(tree, ast.Dict):
-        raise ValueError
-    return {
-        key.value: _value(ast.get_source_segment(line, value) or "")
-        for key, value in zip(tree.keys, tree.values, strict=True)
-        if isinstance(key, ast.Constant) and isinstance(key.value, str)
-    }
 
 
 def _value(token: str) -> Any:
@@ -471,8 +612,18 @@ def _parquet(path: Path, stream: io.BufferedReader, form: Mapping[str, Any], bad
         for role, column in form["columns"].items():
             if column not in names:
                 raise InputError(f"{path}: no column {column!r} for {role}; found: {', '.join(names)}")
+            if names.count(column) > 1:
+                raise InputError(f"{path}: the column {column!r} for {role} occurs more than once; rename all but one")
         first, total, size = 1, max(1, file.metadata.num_rows), path.stat().st_size
         for found in file.iter_batches(batch_size=_ROWS, columns=sorted(set(form["columns"].values()))):
-            columns = {role: found.column(column) for role, column in form["columns"].items()}
+            # What stands in the file as text need not be UTF-8, and Arrow would take it unseen.
+            found.validate(full=True)
+            columns = {role: _plain(found.column(column)) for role, column in form["columns"].items()}
             first += found.num_rows
             yield Batch(columns, range(first - found.num_rows, first), size * (first - 1) // total)
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    return column.cast(pa.string()) if pa.types.is_string_view(column.type) else column

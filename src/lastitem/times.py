@@ -6,6 +6,7 @@ times may then choose a coarser unit. Text without a zone is taken as UTC.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -21,8 +22,28 @@ LATEST_PLAUSIBLE = 2_051_222_400  # 2035-01-01
 
 _DECIMAL = r"^[+-]?[0-9]{1,19}(\.[0-9]*)?$"
 _SCIENTIFIC = r"^[+-]?[0-9]+(\.[0-9]*)?[eE][+-]?[0-9]{1,2}$"
-_ISO = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}(:?[0-9]{2}(:?[0-9]{2}(\.[0-9]{1,9})?)?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?)?$"
-_ZONE = r"^.{10}[ T].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
+_ISO = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}(:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?)?( ?(Z|UTC|[+-][0-9]{2}(:?[0-9]{2})?))?)?$"
+_ZONE = r"^(.{10}[ T].*[0-9]) ?(Z|UTC|[+-][0-9]{2}(:?[0-9]{2})?)$"
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+# What the directives of a pattern match, as in Python's strptime but for %f, which may go to nanoseconds.
+_DIRECTIVES = {
+    "Y": "[0-9]{4}",
+    "y": "[0-9]{2}",
+    "m": "1[0-2]|0[1-9]|[1-9]",
+    "b": f"(?i:{'|'.join(_MONTHS)})",
+    "B": "(?i:january|february|march|april|may|june|july|august|september|october|november|december)",
+    "d": "3[01]|[12][0-9]|0[1-9]|[1-9]| [1-9]",
+    "H": "2[0-3]|[01][0-9]|[0-9]",
+    "I": "1[0-2]|0[1-9]|[1-9]",
+    "p": "(?i:am|pm)",
+    "M": "[0-5][0-9]|[0-9]",
+    "S": "[0-5][0-9]|[0-9]",
+    "f": "[0-9]{1,9}",
+    "z": "Z|[+-][0-9]{2}(?::?[0-9]{2})?",
+    "Z": "(?i:utc|gmt)",
+    "a": "(?i:mon|tue|wed|thu|fri|sat|sun)",
+    "A": "(?i:monday|tuesday|wednesday|thursday|friday|saturday|sunday)",
+}
 
 
 def is_plausible(nanoseconds: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -41,8 +62,11 @@ def detect_unit(column: pa.Array) -> str:
     if pa.types.is_temporal(column.type):
         return "iso"
     column = column[:10_000]
+    if not (_is_text(column.type) or _is_number(column.type)):
+        return "iso"
     if _is_text(column.type):
         column = pc.utf8_trim_whitespace(pc.drop_null(column))
+        column = column.filter(pc.not_equal(column, ""))
         numeric = pc.match_substring_regex(column, f"({_DECIMAL})|({_SCIENTIFIC})")
         if not pc.sum(numeric).as_py() or pc.mean(numeric).as_py() < 0.5:
             return "iso"
@@ -60,7 +84,7 @@ def to_nanoseconds(column: pa.Array, unit: str) -> tuple[NDArray[np.int64], NDAr
     ----------
     column : text, numbers, dates or timestamps; may hold nulls.
     unit : ``s``, ``ms``, ``us`` or ``ns`` since 1970-01-01 UTC; ``iso``: ISO 8601 date or date and time; or a pattern
-        with ``%`` as in strptime. Of a typed date or timestamp column the type decides.
+        with ``%`` as in Python's strptime. Of a typed date or timestamp column the type decides.
 
     Returns
     -------
@@ -68,12 +92,16 @@ def to_nanoseconds(column: pa.Array, unit: str) -> tuple[NDArray[np.int64], NDAr
 
     Raises
     ------
-    InputError if the column's type cannot be a time.
+    InputError if the column's type cannot be a time, or if a pattern cannot be used.
     """
-    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
-        return _filled(pc.cast(column, pa.timestamp("ns"), safe=False).cast(pa.int64()))
-    if pa.types.is_integer(column.type) and unit in NANOSECONDS:
+    if pa.types.is_date(column.type):
+        column = column.cast(pa.timestamp("ms"))
+    if pa.types.is_timestamp(column.type):
         values, read = _filled(column.cast(pa.int64()))
+        return _scaled(values, read, NANOSECONDS[column.type.unit])
+    if pa.types.is_integer(column.type) and unit in NANOSECONDS:
+        # What exceeds an int64 becomes negative and is as implausible as before.
+        values, read = _filled(column.cast(pa.int64(), safe=False))
         return _scaled(values, read, NANOSECONDS[unit])
     if (pa.types.is_floating(column.type) or pa.types.is_decimal(column.type)) and unit in NANOSECONDS:
         return _from_float(pc.cast(column, pa.float64()), NANOSECONDS[unit])
@@ -84,7 +112,7 @@ def to_nanoseconds(column: pa.Array, unit: str) -> tuple[NDArray[np.int64], NDAr
     column = pc.utf8_trim_whitespace(column)
     if unit == "iso":
         return _from_iso(column)
-    return _filled(pc.strptime(column, format=unit, unit="ns", error_is_null=True).cast(pa.int64()))
+    return _from_pattern(column, unit)
 
 
 def coarsest_unit(blocks: Sequence[NDArray[np.int64]]) -> str:
@@ -99,11 +127,14 @@ def _is_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
+def _is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+
+
 def _as_text(column: pa.Array) -> pa.Array:
-    try:
+    if _is_number(column.type) or pa.types.is_null(column.type):
         return pc.cast(column, pa.string())
-    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
-        raise InputError(f"a column of type {column.type} cannot be a time") from None
+    raise InputError(f"a column of type {column.type} cannot be a time")
 
 
 def _filled(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -158,8 +189,50 @@ def _from_iso(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     read = np.zeros(len(column), dtype=bool)
     for mask, kind in ((shaped & ~zoned, pa.timestamp("ns")), (zoned, pa.timestamp("ns", "UTC"))):
         if mask.any():
-            nanoseconds[mask], read[mask] = _filled(_parse(column.filter(pa.array(mask)), kind).cast(pa.int64()))
+            texts = column.filter(pa.array(mask))
+            if kind.tz:
+                texts = pc.replace_substring_regex(texts, _ZONE, r"\1\2")
+                texts = pc.replace_substring(texts, "UTC", "Z")
+            nanoseconds[mask], read[mask] = _filled(_parse(texts, kind).cast(pa.int64()))
     return nanoseconds, read
+
+
+def _from_pattern(column: pa.Array, pattern: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Rewrite text as ISO text: Arrow's own strptime takes 30 February for 2 March and knows no fractions of a second."""
+    known = ", ".join(f"%{letter}" for letter in _DIRECTIVES)
+    matched: list[str] = []
+
+    def expression(token: re.Match[str]) -> str:
+        if token[0] == "%%" or token[0][0] != "%":
+            return r"\s+" if token[0].isspace() else re.escape(token[0].removeprefix("%"))
+        if token[0][1:] not in _DIRECTIVES or token[0][1:] in matched:
+            raise InputError(f"`time`: the pattern {pattern!r} cannot be used because of {token[0]!r}; each of {known} may occur once")
+        matched.append(token[0][1:])
+        return f"(?P<{token[0][1:]}>{_DIRECTIVES[token[0][1:]]})"
+
+    shape = re.sub(r"%.?|\s+|.", expression, pattern)
+    if not {"Y", "y"} & set(matched):
+        raise InputError(f"`time`: the pattern {pattern!r} holds no year (%Y or %y)")
+    found = pc.extract_regex(column, f"^{shape}$")
+    part = {letter: pc.struct_field(found, letter) for letter in matched}
+
+    def digits(letter: str, default: str) -> pa.Array | str:
+        return pc.utf8_lpad(pc.utf8_trim_whitespace(part[letter]), 2, "0") if letter in part else default
+
+    year, month, hour = part.get("Y"), digits("m", "01"), digits("H", "00")
+    if year is None:
+        year = pc.binary_join_element_wise(pc.if_else(pc.less(part["y"], "69"), "20", "19"), part["y"], "")
+    for name in {"b", "B"} & set(matched):
+        number = pc.index_in(pc.utf8_slice_codeunits(pc.utf8_lower(part[name]), 0, 3), pa.array(_MONTHS, column.type))
+        month = pc.utf8_lpad(pc.add(number, 1).cast(pa.string()), 2, "0")
+    if "I" in part:
+        twelfth = pc.if_else(pc.equal(part["I"].cast(pa.int32()), 12), 0, part["I"].cast(pa.int32()))
+        afternoon = pc.equal(pc.utf8_lower(part["p"]), "pm") if "p" in part else False
+        hour = pc.utf8_lpad(pc.add(twelfth, pc.if_else(afternoon, 12, 0)).cast(pa.string()), 2, "0")
+    time = [hour, ":", digits("M", "00"), ":", digits("S", "00"), ".", part.get("f", "0"), part.get("z", "")]
+    pieces = [year, "-", month, "-", digits("d", "01"), " ", *time]
+    pieces = [piece.cast(pa.string()) if isinstance(piece, pa.Array) else piece for piece in pieces]
+    return _from_iso(pc.binary_join_element_wise(*pieces, ""))
 
 
 def _parse(texts: pa.Array, kind: pa.DataType) -> pa.Array:
