@@ -300,10 +300,11 @@ class TestEncoding:
         assert core.item_ids.to_pylist() == ["5", "9" * 25, "1" + "0" * 25]
 
     @pytest.mark.parametrize("text", [True, False])
-    def test_many_distinct_ids_in_many_batches_keep_their_codes(self, text):
-        """So many that texts are merged several times in between; later batches bring known ids back."""
+    def test_many_distinct_ids_in_many_batches_keep_their_codes(self, monkeypatch, text):
+        """Texts are merged several times in between; later batches bring known ids back."""
+        monkeypatch.setattr(interactions, "_MERGED_AT", 2000)
         generator = np.random.default_rng(6)
-        batches = [generator.integers(0, 1_500_000, 400_000) for _ in range(20)]
+        batches = [generator.integers(0, 15_000, 1000) for _ in range(60)]
         encoder = interactions._TextEncoder() if text else interactions._NumberEncoder()
         known = set()
         for batch in batches:

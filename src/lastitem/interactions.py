@@ -28,6 +28,7 @@ TIE_ORDERS = ("file", "item", "random")
 MAXIMUM_BAD_SHARE = 0.01
 SECONDS_PER_DAY = 86_400
 UNUSUAL_TIES_PERCENT = 10.0
+_MERGED_AT = 1 << 21  # distinct ids of batches that wait to be merged
 
 
 @dataclass
@@ -393,7 +394,7 @@ class _TextEncoder:
         # Wide offsets, which can hold the text of all ids together.
         self._waiting.append(encoded.dictionary.cast(pa.large_string()))
         # Each merge hashes all known ids; merging when twice as many wait as are known keeps the whole linear.
-        if sum(map(len, self._waiting)) > max(1 << 21, 2 * sum(map(len, self._known))):
+        if sum(map(len, self._waiting)) > max(_MERGED_AT, 2 * sum(map(len, self._known))):
             self._merge()
 
     def finish(self) -> tuple[NDArray[np.int32], pa.Array]:
