@@ -106,6 +106,24 @@ def sampled_softmax_cross_entropy(hidden: Tensor, item_vectors: Tensor, label: T
     return (together.logsumexp(dim=1) - positive).sum()
 
 
+def info_nce(first: Tensor, second: Tensor, temperature: float) -> Tensor:
+    """Mean over the 2B vectors of −log softmax of their partner's similarity among that of the 2B − 1 others.
+
+    The similarity is the dot product, divided by ``temperature`` (DuoRec, Qiu et al., WSDM 2022, equation 9): vector i of one
+    side has vector i of the other as its positive and the remaining 2B − 2 of the batch as negatives.
+
+    Parameters
+    ----------
+    first, second : [B, d].
+    """
+    vectors = torch.cat((first, second))
+    count = len(vectors)
+    similarity = vectors @ vectors.T / temperature
+    similarity = similarity.masked_fill(torch.eye(count, dtype=torch.bool, device=vectors.device), -torch.inf)
+    partner = (torch.arange(count, device=vectors.device) + count // 2) % count
+    return functional.cross_entropy(similarity, partner)
+
+
 def draw_negatives(seen: Tensor, row: Tensor, label: Tensor, items: int, count: int, generator: torch.Generator) -> Tensor:
     """Draw items for each label, uniformly among those that are not in its row's sequence.
 

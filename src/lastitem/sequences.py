@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +57,35 @@ class Sequences:
     def select(self, index: NDArray[np.int64]) -> Sequences:
         """The sequences at ``index``, in that order."""
         return Sequences(self.items, self.start[index], self.end[index], self.user[index])
+
+    def prefixes(self) -> Sequences:
+        """Every prefix of at least two items as a sequence of its own, in the order of the sequences."""
+        counts = np.maximum(self.length - 1, 0)
+        row = np.repeat(np.arange(len(self)), counts)
+        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        return Sequences(self.items, self.start[row], self.start[row] + 2 + within, self.user[row])
+
+    @cached_property
+    def _prefixes_by_target(self) -> tuple[NDArray[np.int32], Sequences]:
+        """The last items of all prefixes, sorted, and the prefixes in that order."""
+        prefixes = self.prefixes()
+        target = self.items[prefixes.end - 1]
+        order = np.argsort(target, kind="stable")
+        return target[order], prefixes.select(order)
+
+    def draw_same_target(self, index: NDArray[np.int64], generator: torch.Generator) -> Sequences:
+        """For each sequence at ``index`` draw a prefix of any sequence that ends in the same item.
+
+        The sequence itself is drawn only where no other prefix ends in its last item. Each sequence must hold two items.
+        """
+        target, prefixes = self._prefixes_by_target
+        wanted = self.items[self.end[index] - 1]
+        first, behind = np.searchsorted(target, wanted, "left"), np.searchsorted(target, wanted, "right")
+        count = behind - first
+        draw = torch.randint(0, 2**62, (len(index),), generator=generator).numpy()
+        chosen = first + draw % count
+        own = prefixes.end[chosen] == self.end[index]
+        return prefixes.select(np.where(own, first + (chosen - first + 1) % count, chosen))
 
 
 @dataclass

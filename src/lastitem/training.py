@@ -23,11 +23,13 @@ from lastitem.losses import (
     binary_cross_entropy,
     draw_negatives,
     generalized_binary_cross_entropy,
+    info_nce,
     sampled_softmax_cross_entropy,
     softmax_cross_entropy,
 )
 from lastitem.metrics import per_user
 from lastitem.models.bert4rec import BERT4Rec
+from lastitem.models.duorec import DuoRec
 from lastitem.models.interface import SequenceModel
 from lastitem.models.popularity import Popularity
 from lastitem.ranking import rank
@@ -105,6 +107,10 @@ class Batch:
     label: Tensor
     negative: Tensor | None
 
+    def to(self, device: str) -> Batch:
+        """The same batch on a device."""
+        return Batch(*(None if part is None else part.to(device) for part in vars(self).values()))
+
 
 def next_item_batch(sequences: Sequences, index: NDArray[np.int64], maximum_length: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The newest ``maximum_length`` + 1 items: all but the last are read, all but the first are labels.
@@ -116,6 +122,22 @@ def next_item_batch(sequences: Sequences, index: NDArray[np.int64], maximum_leng
     items, length = pad(sequences, index, maximum_length + 1)
     label = items[:, 1:]
     return items[:, :-1] * (label != PADDING), length - 1, label != PADDING, label
+
+
+def last_item_batch(model: SequenceModel, sequences: Sequences, index: NDArray[np.int64]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """All but the last item are read; only the read-out position is labelled, with the last item.
+
+    Returns
+    -------
+    items, length, labelled, label as :func:`next_item_batch`, the latter two of the model's fixed length.
+    """
+    items, length = pad(sequences, index, model.maximum_length + 1)
+    rows = torch.arange(len(items))
+    last = items[rows, length - 1]
+    items[rows, length - 1] = PADDING
+    label = torch.zeros(len(items), model.maximum_length, dtype=torch.int64)
+    label[rows, model.readout(length - 1)] = last
+    return items[:, :-1], length - 1, label != PADDING, label
 
 
 def cloze_batch(
@@ -141,6 +163,8 @@ def make_batch(
     """Form one group for the model's objective; on the CPU, moved to the device by the caller."""
     if isinstance(model, BERT4Rec):
         items, length, labelled, label = cloze_batch(sequences, index, model, generator)
+    elif model.objective == "prefix":
+        items, length, labelled, label = last_item_batch(model, sequences, index)
     else:
         items, length, labelled, label = next_item_batch(sequences, index, model.maximum_length)
     negative = None
@@ -176,19 +200,57 @@ def update(
 
     The batch is cut into groups of similar length whose gradients add up to that of the whole batch.
     """
-    by_length = index[np.argsort(sequences.length[index], kind="stable")]
-    groups = np.array_split(by_length, min(settings.length_groups, len(by_length)))
+    groups = _length_groups(sequences, index, settings.length_groups)
     batches = [make_batch(model, sequences, group, settings, generator) for group in groups]
     labels = sum(len(batch.label) for batch in batches)
     optimizer.zero_grad(set_to_none=True)
     total = 0.0
     for batch in batches:
-        moved = Batch(*(None if part is None else part.to(device) for part in vars(batch).values()))
-        loss = loss_of(model, moved, settings)
+        loss = loss_of(model, batch.to(device), settings)
         (loss / labels).backward()
         total += loss.item()
+    if isinstance(model, DuoRec):
+        contrast = contrastive_loss(model, sequences, np.concatenate(groups), settings, generator, device)
+        contrast.backward()
+        total += contrast.item() * labels
     optimizer.step()
     return total, labels
+
+
+def contrastive_loss(
+    model: DuoRec,
+    sequences: Sequences,
+    index: NDArray[np.int64],
+    settings: TrainingSettings,
+    generator: torch.Generator,
+    device: str,
+) -> Tensor:
+    """Weighted InfoNCE between the vectors of the sequences' inputs and those of two partners each (DuoRec, Section 4).
+
+    The input of a sequence is all but its last item, which is its target. Unsupervised partner: the same input with other
+    dropout. Supervised partner: the input of a training prefix with the same target.
+    """
+
+    def vectors(inputs: Sequences) -> Tensor:
+        pieces, places = [], []
+        for group in _length_groups(inputs, np.arange(len(inputs)), settings.length_groups):
+            items, length, _, _ = next_item_batch(inputs, group, model.maximum_length)
+            items, length = items.to(device), length.to(device)
+            hidden = model.encode(items, length)
+            pieces.append(hidden[torch.arange(len(group), device=device), model.readout(length)])
+            places.append(group)
+        return torch.cat(pieces)[torch.from_numpy(np.argsort(np.concatenate(places))).to(device)]
+
+    own = sequences.select(index)
+    anchor = vectors(own)
+    unsupervised = info_nce(anchor, vectors(own), model.temperature)
+    supervised = info_nce(anchor, vectors(sequences.draw_same_target(index, generator)), model.temperature)
+    return model.unsupervised_weight * unsupervised + model.supervised_weight * supervised
+
+
+def _length_groups(sequences: Sequences, index: NDArray[np.int64], count: int) -> list[NDArray[np.int64]]:
+    by_length = index[np.argsort(sequences.length[index], kind="stable")]
+    return np.array_split(by_length, min(count, len(by_length)))
 
 
 def train_epoch(
@@ -260,6 +322,8 @@ def train(
     InputError if there is nothing to train or validate on, or if the loss is not finite.
     """
     usable = sequences.select(np.flatnonzero(sequences.length >= 2))
+    if model.objective == "prefix":
+        usable = usable.prefixes()
     if not len(usable):
         raise InputError("no training sequence has two items; use a larger log or another split")
     if isinstance(model, Popularity):

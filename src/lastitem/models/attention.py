@@ -115,13 +115,25 @@ class AttentionBlock(nn.Module):
     ``pre`` (SASRec as published in 2018): q = LN(x); h = LN(λ·q + MHA(q, x, x)); out = h + FFN(h).
 
     The residual scale λ acts on the attention residual only. It is 1 in training and in the plain model.
+
+    With ``other_branch`` h becomes (1 − share)·h + share·branch(x), share being ``other_share``; the trace is that of the attention branch.
     """
 
     def __init__(
-        self, hidden_size: int, heads: int, inner_size: int, dropout: float, order: str, activation: str = "relu", epsilon: float = 1e-8
+        self,
+        hidden_size: int,
+        heads: int,
+        inner_size: int,
+        dropout: float,
+        order: str,
+        activation: str = "relu",
+        epsilon: float = 1e-8,
+        other_branch: nn.Module | None = None,
+        other_share: float = 0.0,
     ) -> None:
         super().__init__()
         self.order = order
+        self.other_branch, self.other_share = other_branch, other_share
         self.attention = MultiHeadAttention(hidden_size, heads, dropout)
         self.attention_dropout = Dropout(dropout)
         self.attention_norm = nn.LayerNorm(hidden_size, eps=epsilon)
@@ -153,5 +165,7 @@ class AttentionBlock(nn.Module):
                     norm_epsilon=self.attention_norm.eps,
                 )
             )
+        if self.other_branch is not None:
+            h = (1 - self.other_share) * h + self.other_share * self.other_branch(x)
         out = h + self.feed_forward(h)
         return out if self.order == "pre" else self.other_norm(out)

@@ -13,8 +13,9 @@ class SequenceModel(nn.Module):
 
     Attributes
     ----------
-    objective : ``next_item`` (every position predicts the item after it), ``cloze`` (masked items are predicted) or
-        ``counts`` (nothing is trained by gradient).
+    objective : ``next_item`` (every position predicts the item after it), ``prefix`` (only the last position does, so
+        that each prefix is a sample of its own), ``cloze`` (masked items are predicted) or ``counts`` (nothing is
+        trained by gradient).
     reads_prefixes : whether position i holds the prediction made from the items up to i (a causal model), so that
         moving the read-out back reads an earlier prediction.
     """

@@ -14,6 +14,8 @@ from lastitem.errors import InputError
 from lastitem.files import read_json, write_aside, write_json
 from lastitem.models.attention import BLOCK_ORDERS
 from lastitem.models.bert4rec import BERT4Rec
+from lastitem.models.bsarec import BSARec
+from lastitem.models.duorec import DuoRec
 from lastitem.models.gru4rec import GRU4Rec
 from lastitem.models.interface import SequenceModel
 from lastitem.models.popularity import Popularity
@@ -23,6 +25,8 @@ ARCHITECTURES: dict[str, type[SequenceModel]] = {
     "sasrec": SASRec,
     "gru4rec": GRU4Rec,
     "bert4rec": BERT4Rec,
+    "bsarec": BSARec,
+    "duorec": DuoRec,
     "popularity": Popularity,
 }
 
