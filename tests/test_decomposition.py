@@ -175,7 +175,7 @@ def test_g11_maps_equal_the_newest_literal_parts(kind, scale, length):
     history = [1 + (7 * place) % ITEMS for place in range(length)]
     for trace, literal in zip(traces_of(model, history, scale), literals(model, history, scale), strict=True):
         real = len(literal.entering)
-        weights, norms, valid = newest_maps(trace, torch.tensor([real]), MAP)
+        weights, norms, valid = newest_maps(trace, torch.tensor([0]), torch.tensor([real]), MAP)
         assert valid[0].tolist() == [place >= MAP - real for place in range(MAP)]
         shown = min(real, MAP)
         for i in range(shown):
@@ -211,7 +211,7 @@ def hand_made(attention, size=4, scale=1.0):
 def test_g11_attention_on_the_newest_item_shows_in_the_last_column():
     """Twenty items, all mass on the newest: of the fifteen shown, the last column is one and the others are zero."""
     attention = [[0.0] * 19 + [1.0] for _ in range(20)]
-    weights, norms, valid = newest_maps(hand_made(attention), torch.tensor([20]), MAP)
+    weights, norms, valid = newest_maps(hand_made(attention), torch.tensor([0]), torch.tensor([20]), MAP)
     assert bool(valid.all())
     assert bool((weights[0, :, -1] == 1).all())
     assert bool((weights[0, :, :-1] == 0).all())
@@ -221,7 +221,7 @@ def test_g11_attention_on_the_newest_item_shows_in_the_last_column():
 def test_g11_the_newest_fifteen_are_shown_in_their_order():
     """A weight that names its cell: 100·query + source. The map is the lower right corner, not the upper left, not reversed."""
     attention = [[100.0 * i + j for j in range(20)] for i in range(20)]
-    weights, _, _ = newest_maps(hand_made(attention), torch.tensor([20]), MAP)
+    weights, _, _ = newest_maps(hand_made(attention), torch.tensor([0]), torch.tensor([20]), MAP)
     assert torch.equal(weights[0], torch.tensor(attention, dtype=torch.float64)[5:, 5:])
 
 
@@ -235,7 +235,7 @@ def test_maps_of_padded_inputs_start_at_each_ones_own_end():
             for name, value in vars(one).items()
         }
     )
-    weights, _, valid = newest_maps(two, torch.tensor([6, 2]), 3)
+    weights, _, valid = newest_maps(two, torch.tensor([0, 0]), torch.tensor([6, 2]), 3)
     assert weights[0].tolist() == [row[3:6] for row in attention[3:6]]
     assert valid[1].tolist() == [False, True, True]
     assert weights[1, 1:, 1:].tolist() == [row[:2] for row in attention[:2]]

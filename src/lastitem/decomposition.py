@@ -148,22 +148,22 @@ def additivity_error(trace: BlockTrace, real: Tensor) -> float:
     return float((parts + left_out - trace.after_norm)[real].abs().max())
 
 
-def newest_maps(trace: BlockTrace, length: Tensor, positions: int) -> tuple[Tensor, Tensor, Tensor]:
+def newest_maps(trace: BlockTrace, start: Tensor, end: Tensor, positions: int) -> tuple[Tensor, Tensor, Tensor]:
     """Attention weights and AttnResLN part norms among the newest positions of each input.
 
     Parameters
     ----------
-    length : int64 [B], real positions.   positions : P.
+    start, end : int64 [B], the real positions of each input are start … end − 1.   positions : P.
 
     Returns
     -------
     weights : [B, P, P], mean over heads.   norms : [B, P, P], ‖part_ij‖.   valid : bool [B, P], whether a position exists.
     Newest last; rows are queries.
     """
-    index = length[:, None] - positions + torch.arange(positions, device=length.device)
-    valid = index >= 0
+    index = end[:, None] - positions + torch.arange(positions, device=end.device)
+    valid = index >= start[:, None]
     index = index.clamp(min=0)
-    batch = torch.arange(len(length), device=length.device)[:, None]
+    batch = torch.arange(len(end), device=end.device)[:, None]
     attention = trace.attention[batch[:, :, None], :, index[:, :, None], index[:, None, :]].permute(0, 3, 1, 2)
     values = trace.values[batch, :, index].transpose(1, 2)
     source = torch.einsum("bhpe,hed->bhpd", values, trace.output_weight)
@@ -207,20 +207,21 @@ def decompose(
         items, length = items.to(device), length.to(device)
         traces: list[BlockTrace] = []
         model.encode(items, length, residual_scale=residual_scale, trace=traces)
-        real_length = model.readout(length) + 1
-        real = torch.arange(traces[0].before_norm.shape[1], device=device) < real_length[:, None]
+        start, end = model.input_start(length), model.readout(length) + 1
+        place = torch.arange(traces[0].before_norm.shape[1], device=device)
+        real = (place >= start[:, None]) & (place < end[:, None])
         if error is None:
             error = max(additivity_error(trace, real) for trace in traces)
             if not error <= ADDITIVITY_TOLERANCE:
                 raise ArithmeticError(f"the parts of the decomposition miss the block's output by {error:.1e} (> {ADDITIVITY_TOLERANCE})")
         ratios = torch.stack([mixing_ratios(trace) for trace in traces]).permute(2, 3, 0, 1)
-        latest[index] = ratios[torch.arange(len(index), device=device), real_length - 1].cpu().numpy()
+        latest[index] = ratios[torch.arange(len(index), device=device), end - 1].cpu().numpy()
         every.append(ratios[real].cpu().numpy())
         position_sum[index] = torch.where(real[:, :, None, None], ratios, 0).sum(dim=1, dtype=torch.float64).cpu().numpy()
-        position_count[index] = real_length.cpu().numpy()
+        position_count[index] = (end - start).cpu().numpy()
         if map_positions:
             for layer, trace in enumerate(traces):
-                weights, norms, valid = newest_maps(trace, real_length, map_positions)
+                weights, norms, valid = newest_maps(trace, start, end, map_positions)
                 both = valid[:, :, None] & valid[:, None, :]
                 attention_sum[layer] += torch.where(both, weights, 0).sum(dim=0, dtype=torch.float64).cpu().numpy()
                 norm_sum[layer] += torch.where(both, norms, 0).sum(dim=0, dtype=torch.float64).cpu().numpy()

@@ -21,6 +21,8 @@ SMALL = {
     "sasrec": {"hidden_size": 8, "maximum_length": 10, "block_order": "pre"},
     "gru4rec": {"hidden_size": 8, "maximum_length": 10},
     "bert4rec": {"hidden_size": 8, "maximum_length": 10},
+    "bsarec": {"hidden_size": 8, "maximum_length": 10},
+    "duorec": {"hidden_size": 8, "maximum_length": 10},
     "popularity": {},
 }
 
@@ -75,7 +77,7 @@ def test_every_model_of_the_shipped_config_can_be_built():
 @pytest.mark.parametrize(
     ("architecture", "settings", "words"),
     [
-        ("sasrc", {}, ["sasrc", "sasrec, gru4rec, bert4rec, popularity"]),
+        ("sasrc", {}, ["sasrc", "sasrec, gru4rec, bert4rec, bsarec, duorec, popularity"]),
         ("sasrec", {"layers": 2}, ["layers", "hidden_size", "block_order"]),
         ("gru4rec", {"heads": 2}, ["heads", "layers"]),
         ("popularity", {"dropout": 0.1}, ["dropout", "maximum_length"]),

@@ -80,6 +80,10 @@ class BSARec(SequenceModel):
         """The last position of the fixed length."""
         return torch.full_like(length, self.maximum_length - 1)
 
+    def input_start(self, length: Tensor) -> Tensor:
+        """Inputs end at the fixed length, so they begin ``length`` before it."""
+        return self.maximum_length - length
+
     def encode(self, items: Tensor, length: Tensor, *, residual_scale: float = 1.0, trace: list[BlockTrace] | None = None) -> Tensor:
         """See :meth:`SequenceModel.encode`; the output is [B, maximum_length, d], its end aligned with the inputs' ends."""
         place = torch.arange(self.maximum_length, device=items.device)

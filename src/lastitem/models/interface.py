@@ -62,6 +62,10 @@ class SequenceModel(nn.Module):
         """int64 [B]: the position of ``encode``'s output from which the next item is predicted."""
         return length - 1
 
+    def input_start(self, length: Tensor) -> Tensor:
+        """int64 [B]: the position of ``encode``'s output that belongs to the first item."""
+        return torch.zeros_like(length)
+
     def item_vectors(self) -> Tensor:
         """float [items, d]: row i − 1 is item i. Padding and mask have no row, so they cannot be recommended."""
         raise TypeError(f"{type(self).__name__} has no item vectors")
