@@ -1,4 +1,4 @@
-"""Rank the catalogue for every test case: accuracy, coverage, and the hit rates of the user's own last items."""
+"""Rank the catalogue for every test case: recommendations, accuracy, coverage, and the ranks of the user's own last items."""
 
 from __future__ import annotations
 
@@ -9,27 +9,38 @@ import numpy as np
 
 from lastitem import diagnosis
 from lastitem.errors import run
-from lastitem.files import write_json
+from lastitem.files import read_parquet, write_json
 from lastitem.metrics import coverage
 from lastitem.ranking import NO_RANK, rank
+from lastitem.recommendations import recommendations_table
 from lastitem.runs import Run, write_run_table
 from lastitem.sequences import read_held_out, read_training
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Parse arguments, rank, write ranks and coverage."""
+    """Parse arguments, rank, write ranks, recommendations and coverage."""
     parser = argparse.ArgumentParser(description=__doc__)
     diagnosis.add_arguments(parser)
     parser.add_argument("--train", required=True, help="training part (Parquet): tells which targets are cold")
     parser.add_argument("--filter-seen", required=True, choices=("true", "false"), help="leave seen items out of the lists")
     parser.add_argument("--cutoffs", required=True, type=int, nargs="+", help="K of coverage@K")
+    parser.add_argument("--users", required=True, help="user map (Parquet): code → original id")
+    parser.add_argument("--items", required=True, help="item map (Parquet): code → original id")
+    parser.add_argument("--recommendation-length", required=True, type=int, help="items recommended for each case")
+    parser.add_argument("--recommendations", required=True, help="output: the best items of each case, with original ids (Parquet)")
     parser.add_argument("--ranks", required=True, help="output: a row per test case (Parquet)")
     parser.add_argument("--summary", required=True, help="output: coverage and counts (JSON)")
     arguments = parser.parse_args(argv)
 
     model = diagnosis.prepare(arguments)
     cases, training = read_held_out(arguments.test), read_training(arguments.train)
-    found = rank(model, cases, filter_seen=arguments.filter_seen == "true", list_length=max(arguments.cutoffs), device=arguments.device)
+    found = rank(
+        model,
+        cases,
+        filter_seen=arguments.filter_seen == "true",
+        list_length=max(*arguments.cutoffs, arguments.recommendation_length),
+        device=arguments.device,
+    )
     known = np.zeros(model.items + 1, dtype=bool)
     known[training.flattened] = True
     cold, lost = ~known[cases.target], found.target[:, 0] == NO_RANK
@@ -46,6 +57,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         "last_but_one_rank": found.last_but_one,
     }
     write_run_table(arguments.ranks, this, columns)
+    user_ids, item_ids = (
+        read_parquet(path)[column].combine_chunks() for path, column in ((arguments.users, "user_id"), (arguments.items, "item_id"))
+    )
+    write_run_table(
+        arguments.recommendations, this, recommendations_table(found, cases, user_ids, item_ids, arguments.recommendation_length)
+    )
     assert found.lists is not None
     summary = {
         "dataset": this.dataset,

@@ -11,15 +11,17 @@ import json
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 
 import evaluate as evaluate_script
 from lastitem.errors import InputError
+from lastitem.files import write_parquet
 from lastitem.metrics import coverage, per_user
 from lastitem.models.popularity import Popularity
 from lastitem.models.registry import build, save
-from lastitem.ranking import rank
+from lastitem.ranking import rank, recommend
 from lastitem.runs import read_run_tables
 from lastitem.summaries import Bootstrap, last_item_hit_rates
 from tests import literal
@@ -64,11 +66,15 @@ def files(folder, model, architecture: str, settings: dict, histories: list[list
     offsets = np.concatenate(([0], np.cumsum(length)))
     literal.write_part(folder / "test.parquet", flat, np.arange(len(flat)), offsets, length, (np.arange(len(whole)), length - 1))
     literal.write_part(folder / "train.parquet", flat, np.arange(len(flat)), offsets, length - 1)
+    write_parquet(folder / "users.parquet", pa.table({"user_id": [f"user {user}" for user in range(len(whole))]}))
+    write_parquet(folder / "items.parquet", pa.table({"item_id": [f"item {item}" for item in range(1, model.items + 1)]}))
     named = {
         **{"dataset": "toy", "split": "loo", "model": "some", "seed": 1, "threads": 1},
         **{"weights": folder / "model.safetensors", "description": folder / "model.json"},
         **{"test": folder / "test.parquet", "train": folder / "train.parquet", "filter-seen": "true"},
-        **{"ranks": folder / "ranks.parquet", "summary": folder / "summary.json", **options},
+        **{"users": folder / "users.parquet", "items": folder / "items.parquet", "recommendation-length": 4},
+        **{"ranks": folder / "ranks.parquet", "recommendations": folder / "recommendations.parquet"},
+        **{"summary": folder / "summary.json", **options},
     }
     return [str(part) for name, value in named.items() for part in (f"--{name}", value)]
 
@@ -345,3 +351,42 @@ def test_an_attention_model_gets_the_residual_scale():
         rank(gru, cases, filter_seen=False, residual_scale=0.5).target,
         rank(gru, cases, filter_seen=False).target,
     )
+
+
+class TestRecommendations:
+    @pytest.mark.parametrize("filter_seen", ["true", "false"])
+    def test_the_file_holds_the_lists_with_original_ids(self, tmp_path, filter_seen):
+        """Against a full sort of the scores; a catalogue of five leaves some users fewer than four unseen items."""
+        torch.manual_seed(1)
+        settings = {"hidden_size": 8, "maximum_length": 6}
+        model = build("sasrec", 5, settings)
+        _, histories, targets = random_cases(np.random.default_rng(2), 5, count=30, longest=6)
+        evaluate_script.main([*files(tmp_path, model, "sasrec", settings, histories, targets, cutoffs=1), "--filter-seen", filter_seen])
+        found = pd.read_parquet(tmp_path / "recommendations.parquet")
+        ranks = pd.read_parquet(tmp_path / "ranks.parquet")
+        assert found["user_id"].tolist() == [f"user {user}" for user in range(30)]
+        assert found["target"].tolist() == [f"item {item}" for item in targets]
+        assert found["target_rank"].fillna(0).astype(int).tolist() == ranks["target_rank"].tolist()
+        lengths = set()
+        for row, history in zip(found.itertuples(), histories, strict=True):
+            scores = literal.scores(model, history)
+            order = literal.ranking(scores, history if filter_seen == "true" else ())[:4]
+            assert list(row.items) == [f"item {item}" for item in order]
+            assert list(row.scores) == pytest.approx([scores[item - 1] for item in order], abs=1e-5)
+            lengths.add(len(order))
+        assert lengths == {4} if filter_seen == "false" else len(lengths) > 1
+
+    def test_recommend_equals_the_lists_of_the_ranking(self):
+        torch.manual_seed(1)
+        model = build("gru4rec", 30, {"hidden_size": 8, "maximum_length": 6})
+        cases, histories, _ = random_cases(np.random.default_rng(2), 30, count=20, longest=9)
+        items, scores = recommend(model, histories, 5)
+        expected = rank(model, cases, filter_seen=True, list_length=5)
+        assert items.tolist() == expected.lists.tolist()
+        assert scores.tolist() == expected.scores.tolist()
+
+    @pytest.mark.parametrize("history", [[], [0, 1], [1, 31]])
+    def test_recommend_names_a_history_that_cannot_be_read(self, history):
+        model = build("gru4rec", 30, {"hidden_size": 8, "maximum_length": 6})
+        with pytest.raises(InputError, match=r"history 1: .*between 1 and 30"):
+            recommend(model, [[1, 2], history], 5)

@@ -227,7 +227,7 @@ def test_the_script_writes_every_order_and_repeat_of_every_case(tmp_path):
     model = build("sasrec", 30, settings)
     cases, histories, targets = random_cases(np.random.default_rng(7), 30, count=25, longest=9)
     arguments = files(tmp_path, model, "sasrec", settings, histories, targets)
-    for name in ("--train", "--ranks", "--summary"):
+    for name in ("--train", "--ranks", "--summary", "--users", "--items", "--recommendation-length", "--recommendations"):
         at = arguments.index(name)
         del arguments[at : at + 2]
     shuffle_script.main([*arguments, "--repeats", "3", "--shuffle-seed", "11", "--out", str(tmp_path / "shuffled.parquet")])

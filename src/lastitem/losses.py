@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn import functional
 
 LOSSES = ("softmax", "sampled_softmax", "bce", "gbce")
-#: Scores held at once by the softmax loss: few enough to stay in a core's cache.
-CHUNK_SCORES = 1_000_000
+#: Scores held at once by the softmax loss: few enough to stay in a core's cache, but never fewer rows than a fast product takes.
+CHUNK_SCORES, MINIMUM_ROWS = 1_000_000, 64
 _REDRAWS = 16
 
 
@@ -23,7 +23,7 @@ class _ChunkedSoftmaxCrossEntropy(torch.autograd.Function):
         total = hidden.new_zeros(())
         hidden_gradient = torch.empty_like(hidden)
         vectors_gradient = torch.zeros_like(item_vectors)
-        rows = max(1, CHUNK_SCORES // len(item_vectors))
+        rows = max(MINIMUM_ROWS, CHUNK_SCORES // len(item_vectors))
         for part, wanted, gradient in zip(hidden.split(rows), label.split(rows), hidden_gradient.split(rows), strict=True):
             scores = part @ item_vectors.T
             scores -= scores.amax(dim=1, keepdim=True)

@@ -6,7 +6,7 @@ projected; the catalogue is not sorted, ranks are counted.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -118,6 +118,33 @@ def rank(
             if offset == 0 and lists is not None and list_scores is not None:
                 lists[index], list_scores[index] = _best(scores, list_length)
     return Ranks(target, last, last_but_one, unchanged, lists, list_scores)
+
+
+def recommend(
+    model: SequenceModel, histories: Sequence[Sequence[int]], count: int, *, filter_seen: bool = True
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Rank items for histories of item codes (oldest first), as :func:`rank` does for test cases.
+
+    Returns
+    -------
+    items : int32 [n, count], best first, 0 where fewer can be recommended.   scores : float32 [n, count], NaN there.
+
+    Raises
+    ------
+    InputError if a history is empty or holds a code that is not 1 … items.
+    """
+    for number, history in enumerate(histories):
+        if not len(history) or min(history) < 1 or max(history) > model.items:
+            raise InputError(
+                f"history {number}: needs at least one item code, and all between 1 and {model.items}; found: {list(history)[:10]}"
+            )
+    end = np.cumsum([len(history) for history in histories])
+    flat = np.array([item for history in histories for item in history], dtype=np.int32)
+    nobody = np.arange(len(histories), dtype=np.int32)
+    cases = HeldOut(flat, np.concatenate(([0], end[:-1])), end, nobody, np.ones_like(nobody), np.zeros(len(nobody), dtype=bool))
+    found = rank(model, cases, filter_seen=filter_seen, list_length=count)
+    assert found.lists is not None and found.scores is not None
+    return found.lists, found.scores
 
 
 def _scores(hidden: Tensor, vectors: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pandas as pd
 import pyarrow.parquet
 import pytest
@@ -75,6 +76,26 @@ def test_b13_another_engine_reads_the_data_files(finished: Path):
         assert {column: str(kind) for column, kind in zip(relation.columns, relation.types, strict=True)} == expected
         ours = pyarrow.parquet.read_table(folder / f"{name}.parquet").to_pydict()
         assert dict(zip(relation.columns, map(list, zip(*relation.fetchall(), strict=True)), strict=True)) == ours
+
+
+def test_recommendations_carry_the_ids_of_the_log(finished: Path):
+    """Ten items of the log for each user, best first, and the README's lines in Python give the same for the same history."""
+    run = finished / "results/tiny/loo/sasrec/seed=3"
+    log = pd.read_csv(finished / "data/tiny log.csv")
+    found = pd.read_parquet(run / "recommendations.parquet").set_index("user_id")
+    assert set(found.index) == set(log["who"])
+    for user, row in found.iterrows():
+        assert len(row["items"]) == 10 and set(row["items"]) <= set(log["what"])
+        assert row["target"] == log.loc[log["who"] == user, "what"].iloc[-1]
+        assert (np.diff(row["scores"]) <= 0).all()
+    python = (finished / "README.md").read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
+    user = found.index[0]
+    history = log.loc[log["who"] == user, "what"].tolist()[:-1]
+    python = python.replace("ml-100k", "tiny").replace("seed=1", "seed=3").replace('["50", "181", "172"]', repr(history))
+    python = python.replace("count=10", "count=10, filter_seen=False")
+    done = subprocess.run(["python", "-c", python], cwd=finished, env=environment(), text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert str(found.loc[user, "items"].tolist()) in done.stdout
 
 
 def test_models_without_attention_are_named_not_missing(finished: Path):

@@ -12,8 +12,11 @@ rule evaluate:
         description=f"{RUN}/model.json",
         train=f"{SPLIT}/train.parquet",
         test=f"{SPLIT}/test.parquet",
+        user_map=f"{CORE}/users.parquet",
+        item_map=f"{CORE}/items.parquet",
     output:
         ranks=f"{RUN}/ranks.parquet",
+        recommendations=f"{RUN}/recommendations.parquet",
         summary=f"{RUN}/evaluation.json",
     log:
         f"logs/evaluate/{RUN_NAME}.log",
@@ -30,13 +33,15 @@ rule evaluate:
         device=config["device"],
         filter_seen=filter_seen,
         cutoffs=config["cutoffs"],
+        recommendation_length=config["recommendation_length"],
     shell:
         "OMP_NUM_THREADS={threads} python {input.script:q}"
         " --dataset {wildcards.dataset:q} --split {wildcards.split} --model {wildcards.model:q} --seed {wildcards.seed}"
         " --weights {input.weights:q} --description {input.description:q} --test {input.test:q}"
         " --device {params.device} --threads {threads}"
-        " --train {input.train:q}"
+        " --train {input.train:q} --users {input.user_map:q} --items {input.item_map:q}"
         " --filter-seen {params.filter_seen} --cutoffs {params.cutoffs} --ranks {output.ranks:q}"
+        " --recommendation-length {params.recommendation_length} --recommendations {output.recommendations:q}"
         " --summary {output.summary:q} > {log:q} 2>&1"
 
 

@@ -1,0 +1,227 @@
+"""Time of a training step against the literal way, what each part of the difference is worth, and memory of a large catalogue.
+
+The literal way pads a batch to its longest sequence, projects every position onto the catalogue and takes one cross-entropy.
+Both ways run on the same batches of Amazon Beauty (leave-one-out, length limit 200, batch 256, full softmax) and of MovieLens 100K;
+on the first batch, with dropout off, their losses must agree to 1e-5. The parts are measured by taking one of them back at a time.
+
+Needs the splits:
+
+    snakemake results/beauty/loo/split.json --configfile config/check.yaml
+    snakemake results/ml-100k/loo/split.json
+    python benchmarks/training.py
+
+The last line is one JSON object with all figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn import functional
+from torch.utils.flop_counter import FlopCounterMode
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+
+from lastitem import losses
+from lastitem.files import read_parquet
+from lastitem.models import dropout as dropouts
+from lastitem.models.bert4rec import BERT4Rec
+from lastitem.models.interface import SequenceModel
+from lastitem.models.registry import build
+from lastitem.sequences import Sequences, read_training
+from lastitem.training import TrainingSettings, make_batch, update
+
+BATCH, LENGTH = 256, 200
+SIZES = {"hidden_size": 64, "maximum_length": LENGTH}
+CASES = {
+    ("beauty", "sasrec"): {**SIZES, "heads": 2, "dropout": 0.5},
+    ("beauty", "bert4rec"): {**SIZES, "heads": 2, "dropout": 0.2},
+    ("beauty", "gru4rec"): {**SIZES, "dropout": 0.3},
+    ("ml-100k", "sasrec"): {**SIZES, "heads": 2, "dropout": 0.3},
+}
+PARTS = {
+    "as it is": {},
+    "one length group": {"length_groups": 1},
+    "no chunks in the loss": {"chunked": False},
+    "torch's own dropout": {"cheap_dropout": False},
+}
+
+
+def literal_loss(
+    model: SequenceModel, sequences: Sequences, index: NDArray[np.int64], generator: torch.Generator
+) -> tuple[torch.Tensor, int]:
+    """Mean cross-entropy over the labels, every position of the padded batch projected onto the catalogue."""
+    batch = make_batch(model, sequences, index, TrainingSettings(), generator)
+    hidden = model.restore(batch.items, batch.length) if isinstance(model, BERT4Rec) else model.encode(batch.items, batch.length)
+    label = torch.full(batch.labelled.shape, -100)
+    label[batch.labelled] = batch.label - 1
+    scores = hidden @ model.item_vectors().T
+    return functional.cross_entropy(scores.flatten(0, 1), label.flatten(), ignore_index=-100), len(batch.label)
+
+
+def literal_step(
+    model: SequenceModel, optimizer: torch.optim.Optimizer, sequences: Sequences, index: NDArray[np.int64], generator: torch.Generator
+) -> None:
+    """One update the literal way."""
+    optimizer.zero_grad()
+    literal_loss(model, sequences, index, generator)[0].backward()
+    optimizer.step()
+
+
+@contextmanager
+def without(chunked: bool = True, cheap_dropout: bool = True, **_: Any) -> Iterator[None]:
+    """Take back one part of what makes a step fast."""
+    chunk, level = losses.CHUNK_SCORES, dropouts.dropout
+    if not chunked:
+        losses.CHUNK_SCORES = 1 << 40
+    if not cheap_dropout:
+        dropouts.dropout = functional.dropout  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        losses.CHUNK_SCORES, dropouts.dropout = chunk, level
+
+
+def seconds(step: Callable[[NDArray[np.int64]], object], batches: Sequence[NDArray[np.int64]]) -> float:
+    """Mean seconds of a step over the batches, after one to warm up."""
+    step(batches[0])
+    start = time.perf_counter()
+    for index in batches:
+        step(index)
+    return (time.perf_counter() - start) / len(batches)
+
+
+def multiply_rate() -> float:
+    """Floating-point operations per second of the machine's own product of large matrices."""
+    size = 2048
+    a, b = torch.randn(size, size), torch.randn(size, size)
+    times = []
+    for _ in range(7):
+        start = time.perf_counter()
+        a @ b
+        times.append(time.perf_counter() - start)
+    return 2 * size**3 / statistics.median(times)
+
+
+def measure(dataset: str, architecture: str, settings: dict[str, Any], steps: int, literal_steps: int) -> dict[str, Any]:
+    """Losses, seconds and operations of both ways on one dataset and model."""
+    folder = Path("results") / dataset
+    sequences = read_training(folder / "loo/train.parquet")
+    sequences = sequences.select(np.flatnonzero(sequences.length >= 2))
+    items = read_parquet(folder / "core/items.parquet").num_rows
+    generator = torch.Generator().manual_seed(0)
+    order = torch.randperm(len(sequences), generator=generator).numpy()
+    count = min(steps, len(order) // BATCH)
+    batches = [order[place * BATCH : (place + 1) * BATCH] for place in range(count)]
+    training = TrainingSettings(batch_size=BATCH)
+
+    def fresh(**changed: Any) -> tuple[SequenceModel, torch.optim.Optimizer]:
+        torch.manual_seed(0)
+        model = build(architecture, items, {**settings, **changed}).train()
+        return model, torch.optim.Adam(model.parameters(), fused=True)
+
+    model, optimizer = fresh(dropout=0.0)
+    # The same masks for both ways: BERT4Rec draws them group by group.
+    one_group = TrainingSettings(batch_size=BATCH, length_groups=1)
+    ours, labels = update(model, optimizer, sequences, np.sort(batches[0]), one_group, torch.Generator().manual_seed(1), "cpu")
+    by_length = np.sort(batches[0])[np.argsort(sequences.length[np.sort(batches[0])], kind="stable")]
+    with torch.no_grad():
+        plain, _ = fresh(dropout=0.0)
+        literal = float(literal_loss(plain, sequences, by_length, torch.Generator().manual_seed(1))[0])
+
+    parts = {}
+    for name, change in PARTS.items():
+        model, optimizer = fresh()
+        changed = TrainingSettings(batch_size=BATCH, length_groups=change.get("length_groups", training.length_groups))
+        with without(**change):
+            parts[name] = seconds(lambda index: update(model, optimizer, sequences, index, changed, generator, "cpu"), batches)  # noqa: B023
+    model, optimizer = fresh()
+    counter = FlopCounterMode(display=False)
+    with counter:
+        update(model, optimizer, sequences, batches[0], training, generator, "cpu")
+    model, optimizer = fresh()
+    compared = batches[:literal_steps]
+    literal_seconds = seconds(lambda index: literal_step(model, optimizer, sequences, index, generator), compared)
+    model, optimizer = fresh()
+    same_batches = seconds(lambda index: update(model, optimizer, sequences, index, training, generator, "cpu"), compared)
+    return {
+        "loss_difference": abs(ours / labels - literal),
+        "literal_seconds": literal_seconds,
+        "seconds": same_batches,
+        "speedup": literal_seconds / same_batches,
+        "parts_seconds": parts,
+        "operations": counter.get_total_flops(),
+        "tokens_per_second": float(np.minimum(sequences.length[batches[0]] - 1, LENGTH).sum()) / parts["as it is"],
+    }
+
+
+def large_catalogue() -> dict[str, float]:
+    """Child process: one step with 150,000 items, length 128, batch 256, d 64; seconds and the process's largest memory."""
+    items, length = 150_000, 128
+    random = np.random.default_rng(0)
+    flat = random.integers(1, items + 1, BATCH * (length + 1)).astype(np.int32)
+    start = np.arange(BATCH) * (length + 1)
+    sequences = Sequences(flat, start, start + length + 1, np.arange(BATCH, dtype=np.int32))
+    model = build("sasrec", items, {"hidden_size": 64, "heads": 2, "maximum_length": length}).train()
+    optimizer = torch.optim.Adam(model.parameters(), fused=True)
+    began = time.perf_counter()
+    update(model, optimizer, sequences, np.arange(BATCH), TrainingSettings(batch_size=BATCH), torch.Generator().manual_seed(0), "cpu")
+    return {"seconds": time.perf_counter() - began, "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Parse arguments, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=20, help="batches for each way but the literal one (default: 20)")
+    parser.add_argument("--literal-steps", type=int, default=5, help="batches on which both ways are compared (default: 5)")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="CPU threads (default: all)")
+    parser.add_argument("--large-catalogue", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args(argv)
+    torch.set_num_threads(arguments.threads)
+    if arguments.large_catalogue:
+        return print(json.dumps(large_catalogue()))
+
+    missing = sorted({name for name, _ in CASES if not Path(f"results/{name}/loo/train.parquet").is_file()})
+    if missing:
+        sys.exit(
+            f"no split of {', '.join(missing)} under results/; make it first:\n{__doc__.split('Needs the splits:')[1].split('python')[0]}"
+        )
+    rate = multiply_rate()
+    print(f"{'':<20}{'literal, s':>12}{'here, s':>10}{'faster':>8}{'of the multiply rate':>22}   seconds with one part taken back")
+    found: dict[str, Any] = {}
+    for (dataset, architecture), settings in CASES.items():
+        case = measure(dataset, architecture, settings, arguments.steps, arguments.literal_steps)
+        case["share_of_multiply_rate"] = case["operations"] / case["parts_seconds"]["as it is"] / rate
+        found[f"{dataset} {architecture}"] = case
+        parts = ", ".join(f"{name} {value:.3f}" for name, value in case["parts_seconds"].items())
+        print(
+            f"{dataset + ' ' + architecture:<20}{case['literal_seconds']:>12.2f}{case['seconds']:>10.3f}{case['speedup']:>8.1f}"
+            f"{case['share_of_multiply_rate']:>22.2f}   {parts}",
+            flush=True,
+        )
+    command = [sys.executable, __file__, "--large-catalogue", "--threads", str(arguments.threads)]
+    large = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
+    print(f"150,000 items, length 128, batch 256: {large['seconds']:.1f} s a step, {large['peak_mib']:,.0f} MiB at most")
+    wrong = [name for name, case in found.items() if not case["loss_difference"] <= 1e-5]
+    figures = {"benchmark": "training", "threads": arguments.threads, "multiply_rate": rate, "cases": found, "large_catalogue": large}
+    print(json.dumps(figures))
+    if wrong:
+        sys.exit(f"the losses of the two ways differ: {', '.join(wrong)}")
+
+
+if __name__ == "__main__":
+    main()
