@@ -6,11 +6,13 @@ import argparse
 import json
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from lastitem.downloading import fetch_first
 from lastitem.errors import run
 from lastitem.files import write_json
+from lastitem.origins import FINGERPRINTS
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -20,17 +22,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--sources",
         required=True,
-        type=_read_sources,
-        help="JSON: name → {url | share | package | path, bytes, sha256}; local files first, the others in this order",
+        type=_read_json,
+        help="JSON: name → {url | share | package | by_hand | path, bytes, sha256}; local files first, the others in this order",
     )
     parser.add_argument("--licence", help="terms of the data, said before a download")
+    parser.add_argument("--fingerprints", type=_read_json, default={}, help="JSON: local file → its state, noted beside the output")
     parser.add_argument("--out", required=True, help="where the file goes, as it was served")
     parser.add_argument("--provenance", required=True, help="JSON: source, address, bytes, sha256")
     arguments = parser.parse_args(argv)
-    write_json(arguments.provenance, fetch_first(arguments.dataset, arguments.sources, arguments.out, arguments.licence))
+    found = fetch_first(arguments.dataset, arguments.sources, arguments.out, arguments.licence)
+    write_json(Path(arguments.out).with_name(FINGERPRINTS), arguments.fingerprints)
+    write_json(arguments.provenance, found)
 
 
-def _read_sources(text: str) -> dict[str, Any]:
+def _read_json(text: str) -> dict[str, Any]:
     try:
         # Bytes as they were given: in the C locale Python takes é in an argument for two broken characters.
         return json.loads(os.fsencode(text))

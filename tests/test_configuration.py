@@ -223,7 +223,8 @@ def test_a_short_stanza_is_a_path_and_columns():
         "sources": {"own": {"path": "my.csv", "form": {"columns": columns, "separator": "|"}}},
     }
     text = complaint(changed(["registry", "mine"], {"path": "my.csv", "colums": columns}))
-    assert "registry.mine" in text and "'colums'" in text and "registry.mine.sources.own.form: key 'columns' is missing" in text
+    assert "registry.mine.sources.own.form: unknown key 'colums'" in text and "did you mean 'columns'" in text
+    assert "registry.mine.sources.own.form: key 'columns' is missing" in text
 
 
 def test_an_own_log_needs_a_path_and_columns_only():

@@ -1,4 +1,4 @@
-"""Norm decomposition against the literal L×L×d tensor of parts, which only these tests build (mission §4; G11, G13, G15).
+"""Norm decomposition against the literal L×L×d tensor of parts, which only these tests build (G11, G13, G15).
 
 The literal starts from the vectors that enter and leave a block (taken by hooks) and the block's own weights; it shares no
 formula with the code under test, which never forms single parts.

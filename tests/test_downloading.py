@@ -384,7 +384,8 @@ def test_if_all_fail_each_is_named_with_its_reason_and_what_to_fetch_by_hand(ser
         f"  three: {tmp_path}/nowhere.csv: No such file or directory",
         f"  four: {sources['four']['url']}: bytes is {len(CONTENT)}, expected 5",
         "  five: https://disk.example/d/abc /Beauty.csv: the host cannot be reached",
-        f"Fetch one of these by hand, put it under the name given into the folder {out.parent}, and run again:",
+        "Fetch one of these by hand, put it under the name given into the folder "
+        f"{out.parent} (make it if it is not there), and run again:",
         f"  one: {sources['one']['url']} → name: a missing file.zip",
         f"  two: {unreachable} → name: x",
         "  five: the file /Beauty.csv of the share https://disk.example/d/abc → name: Beauty.csv",
@@ -525,7 +526,7 @@ def test_damaged_records_are_an_error_with_a_remedy(server, tmp_path, damaged):
 def test_a_page_is_not_a_file(server, tmp_path, body, content_type, said):
     url = server.put("/log.csv", body, Content_Type=content_type)
     text = refusal({"home": {"url": url}}, tmp_path / "raw")
-    assert f"home: {url}: what is there is {said}, not the data; open the address in a browser to see why" in text
+    assert f"home: {url}: what is there is {said}, not the data" in text
     assert names(tmp_path) == []
 
 
@@ -701,7 +702,7 @@ def test_local_faults_are_named(tmp_path):
     (tmp_path / "folder").mkdir()
     text = refusal({"mine": {"path": str(tmp_path / "folder")}}, tmp_path / "raw")
     assert "folder: Is a directory" in text
-    assert "Fetch the file by hand and add it as one more source in a config file of your own" in text
+    assert f"Check `path` under registry.d in your config; it is relative to {os.getcwd()}" in text
     assert names(tmp_path) == ["folder"]
 
 
@@ -715,7 +716,7 @@ def test_h5_a_file_put_by_hand_is_picked_up_before_any_network(server, tmp_path,
     assert found == {"source": "home", "address": str(by_hand), "bytes": len(CONTENT), "sha256": digest(CONTENT)}
     assert (tmp_path / "raw").read_bytes() == by_hand.read_bytes() == CONTENT
     assert server.requests() == []
-    assert names(tmp_path) == [by_hand.name, "checksums.json", "raw"]
+    assert names(tmp_path) == [by_hand.name, "raw"]
 
 
 def test_what_only_a_person_can_fetch_is_asked_for_and_then_taken(server, tmp_path):
@@ -739,15 +740,19 @@ def test_a_file_put_by_hand_ends_what_was_begun(server, tmp_path):
     interrupt(server, "/log.csv", source, tmp_path / "raw")
     (tmp_path / "log.csv").write_bytes(CONTENT)
     fetch(source, tmp_path / "raw")
-    assert names(tmp_path) == ["checksums.json", "log.csv", "raw"]
+    assert names(tmp_path) == ["log.csv", "raw"]
 
 
-def test_a_file_put_by_hand_is_recorded_and_held_to_the_record_like_a_download(server, tmp_path):
-    url = server.put("/log.csv", CHANGED)
-    (tmp_path / "log.csv").write_bytes(CONTENT)
-    fetch({"url": url}, tmp_path / "raw")
+def test_a_file_put_by_hand_is_the_users_own_affair(server, tmp_path):
+    """It is neither recorded as a first download nor held to one: whoever replaces a wrong file gets the right one read."""
+    source = {"home": {"url": server.put("/log.csv", CONTENT)}}
+    fetch_first("d", source, tmp_path / "raw")
+    (tmp_path / "log.csv").write_bytes(CHANGED)
+    fetch_first("d", source, tmp_path / "raw")
+    assert (tmp_path / "raw").read_bytes() == CHANGED
     (tmp_path / "log.csv").unlink()
-    assert f"sha256 is {digest(CHANGED)}, was {digest(CONTENT)} at the first download" in refusal({"home": {"url": url}}, tmp_path / "raw")
+    fetch_first("d", source, tmp_path / "raw")
+    assert (tmp_path / "raw").read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize(
@@ -949,7 +954,7 @@ def test_a_process_ended_in_mid_transfer_is_gone_on_with(server, tmp_path, endin
     assert (tmp_path / "raw").read_bytes() == CONTENT
     assert ranges(server, "/log.csv") == [(None, None), (f"bytes={CUT}-", TAG)]
     assert sent(server, "/log.csv") == len(CONTENT)
-    assert names(tmp_path) == ["checksums.json", "raw", "raw.json"]
+    assert names(tmp_path) == ["checksums.json", "origins.json", "raw", "raw.json"]
 
 
 def test_a_second_process_does_not_interfere(server, tmp_path):

@@ -710,6 +710,21 @@ class TestPythonLiterals:
 
 
 class TestParquet:
+    @pytest.mark.parametrize(("kind", "bits"), [(pa.float16(), 11), (pa.float32(), 24), (pa.float64(), 53)])
+    def test_ids_whose_last_digits_a_type_has_lost_are_refused(self, tmp_path, kind, bits):
+        for number, fits in ((2**bits, True), (2**bits + 4, False)):
+            content = parquet({"user": pa.array([float(number)], pa.float64()).cast(kind), "item": ["a"], "time": [START]})
+            if fits:
+                assert read_bytes(tmp_path, content).user_ids.to_pylist() == [str(number)]
+            else:
+                with pytest.raises(InputError, match=rf"user holds numbers above 2\^{bits}"):
+                    read_bytes(tmp_path, content)
+
+    def test_seconds_in_single_precision_are_refused(self, tmp_path):
+        content = parquet({"user": ["u"], "item": ["a"], "time": pa.array([float(START)], pa.float32())})
+        with pytest.raises(InputError, match="a time of type float.*only to two minutes"):
+            read_bytes(tmp_path, content)
+
     @pytest.mark.parametrize(
         "kind",
         [
@@ -785,6 +800,7 @@ CONTAINERS = {
     "zip, stored": lambda content: zipped({"log": content}, zipfile.ZIP_STORED),
     "zip, bzip2": lambda content: zipped({"log": content}, zipfile.ZIP_BZIP2),
     "zip of gzip": lambda content: zipped({"log.gz": gzip.compress(content)}),
+    "gzip of gzip": lambda content: gzip.compress(gzip.compress(content)),
     "gzip of zip": lambda content: gzip.compress(zipped({"log": content})),
     "zip among folders": lambda content: zipped({"data/": b"", "data/log": content, "__MACOSX/": b"", "__MACOSX/data/._log": b"x"}),
 }

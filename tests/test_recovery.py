@@ -1,4 +1,4 @@
-"""Recoverable users, recovery, and the choice of λ (mission §4; G17, G19, G21).
+"""Recoverable users, recovery, and the choice of λ (G17, G19, G21).
 
 G21's inverted NaN column does not apply: "the input is not longer than the offset" is a rank of 0, an integer.
 """

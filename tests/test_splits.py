@@ -99,11 +99,13 @@ class TestGlobalTemporalSplit:
             times = random_times(generator)
             offsets, timestamp = flat(times)
             trainable, test = literal.temporal_cut(times, Fraction(9, 10))
-            if not trainable:
+            if len(trainable) <= 2:
+                with pytest.raises(InputError, match=r"hold out 2 users, but the train part has only|no user has two events"):
+                    global_temporal_split(offsets, timestamp, validation="by_user", validation_users=2, seed=seed)
                 continue
             found = global_temporal_split(offsets, timestamp, validation="by_user", validation_users=2, seed=seed)
             held = held_out_of(found.validation)
-            assert len(held) == min(2, len(trainable))
+            assert len(held) == 2
             assert held == {user: (trainable[user], trainable[user] - 1) for user in held}
             assert lengths_of(found.train) == {user: length for user, length in trainable.items() if user not in held}
             assert held_out_of(found.test) == test

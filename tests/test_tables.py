@@ -1,4 +1,4 @@
-"""Tables 1 to 4 from files of runs, in their three forms (mission §5; F19, G15, H13).
+"""Tables 1 to 4 from files of runs, in their three forms (F19, G15, H13).
 
 F1: every number here is from full-catalogue ranking; table 2 says so, which is tested. No LaTeX is installed where the tests
 run, so the .tex is held to what LaTeX can read rather than set.

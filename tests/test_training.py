@@ -339,7 +339,7 @@ def test_sequences_with_one_item_change_nothing():
 
 
 def test_selection_never_sees_test_data():
-    """Neither the function nor the script has an argument for it (mission §2)."""
+    """Neither the function nor the script has an argument for it."""
     assert not [name for name in inspect.signature(train).parameters if "test" in name]
     with pytest.raises(SystemExit):
         script.main([*script_arguments("x"), "--test", "x"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import difflib
 import json
 import math
@@ -14,6 +13,7 @@ import jsonschema
 import yaml
 
 from lastitem.errors import InputError
+from lastitem.origins import FINGERPRINTS, LOG, PROVENANCE, RECORDS, on_disk
 
 
 def check(config: Mapping[str, Any], schema: str | Path) -> None:
@@ -45,9 +45,10 @@ def check(config: Mapping[str, Any], schema: str | Path) -> None:
 
 def _write_out(stanza: dict[str, Any], definitions: Mapping[str, Any]) -> None:
     if "sources" not in stanza:
-        of_source = definitions["source"]["properties"]
-        form = {key: stanza.pop(key) for key in of_source["form"]["properties"] if key in stanza}
+        of_source, of_dataset = definitions["source"]["properties"], definitions["dataset"]["properties"]
         source = {key: stanza.pop(key) for key in of_source if key in stanza}
+        # What is left is of the form, or misspelt: there the keys that may be meant are listed.
+        form = {key: stanza.pop(key) for key in list(stanza) if key not in of_dataset}
         stanza["sources"] = {"own": {"form": form, **source}}
     stanza.setdefault("ties", "file")
     stanza.setdefault("filter_seen", True)
@@ -134,16 +135,26 @@ def _check_names(config: Mapping[str, Any]) -> Iterable[str]:
             wanted, kind = (str, "names") if header else (int, "0-based positions")
             if not all(isinstance(column, wanted) for column in columns.values()):
                 yield f"{place}.columns: {columns} must be {kind} when header is {header}"
+            if "path" in entry and _is_ours(entry["path"], name):
+                where = f"registry.{name}.sources.{source}.path"
+                yield f"{where}: {entry['path']!r} is where the pipeline itself writes; keep the file elsewhere"
+            if "\\" in form.get("separator", ""):
+                yield f'{place}.separator: {form["separator"]!r} holds a backslash; in YAML a tab is "\\t", in double quotes'
             if not _is_encoding(form.get("encoding", "utf-8")):
                 yield f"{place}.encoding: {form['encoding']!r} is not known; utf-8, latin-1, cp1252, gbk are examples"
 
 
 def _is_encoding(name: str) -> bool:
     try:
-        codecs.lookup(name)
-    except LookupError:
+        b"a\xff".decode(name, "ignore")
+    except (LookupError, UnicodeError):
         return False
     return True
+
+
+def _is_ours(path: str, dataset: str) -> bool:
+    folder = Path("data", dataset).resolve()
+    return on_disk(path).resolve() in (folder, *(folder / name for name in (LOG, PROVENANCE, RECORDS, FINGERPRINTS)))
 
 
 def _suggest(value: object, known: Iterable[object]) -> str:

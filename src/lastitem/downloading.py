@@ -13,7 +13,6 @@ import re
 import shutil
 import subprocess
 import sys
-import urllib.parse
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -28,12 +27,12 @@ import urllib3
 
 from lastitem.errors import InputError
 from lastitem.files import read_json, write_aside, write_json
+from lastitem.origins import RECORDS, by_hand_file, on_disk
 from lastitem.progress import Progress
 
 CONNECT_SECONDS, READ_SECONDS = 10, 60
 ATTEMPTS = 5  # in a row without a new byte
 BACKOFF_SECONDS, MAXIMUM_BACKOFF_SECONDS, MAXIMUM_RETRY_AFTER_SECONDS = 0.5, 10, 60
-RECORDS = "checksums.json"
 _BLOCK = 1 << 18
 _JUDGED = 1 << 10  # bytes by which a page is told from data
 _TITLED = 1 << 16  # bytes in which its title is looked for
@@ -97,7 +96,7 @@ def fetch_first(dataset: str, sources: Mapping[str, Mapping[str, Any]], out: str
                             _fetch_package(source["package"], aside)
                         else:
                             _copy(file, aside)
-                        found = _verify(source, aside, out)
+                        found = _verify(source, aside)
                     partial.clear()
             except SourceError as error:
                 failures.append(f"  {name}: {address}: {error}")
@@ -112,9 +111,9 @@ def _ways(sources: Mapping[str, Mapping[str, Any]], out: Path) -> Iterator[tuple
     """Name, source, address and, where it lies on this machine already, the file: in the order in which they are tried."""
     for name, source in sources.items():
         if "path" in source:
-            yield name, source, source["path"], _local(source["path"])
+            yield name, source, source["path"], on_disk(source["path"])
     for name, source in sources.items():
-        file = _by_hand(source, out)
+        file = by_hand_file(source, out.parent)
         if file is not None and (os.path.isfile(file) or "by_hand" in source):
             yield name, source, _printable(file), file
     for name, source in sources.items():
@@ -131,25 +130,14 @@ def _address(source: Mapping[str, Any]) -> str:
     return f"{source['share']['key']} {source['share']['file']}" if "share" in source else source["url"]
 
 
-def _by_hand(source: Mapping[str, Any], out: Path) -> Path | None:
-    """Where a source's file is looked for before it is downloaded; None if it has no name of its own."""
-    if "by_hand" in source:
-        name = source["by_hand"]["file"]
-    elif "share" in source:
-        name = source["share"]["file"].rpartition("/")[2]
-    elif "url" in source:
-        name = urllib.parse.unquote(urllib.parse.urlsplit(source["url"]).path.rpartition("/")[2])
-    else:
-        return None
-    file = out.parent / _local(name)
-    # A percent-decoded name may hold a slash; and our own files were not put there by hand.
-    return None if file.parent != out.parent or name in ("", ".", "..", RECORDS) or file == out else file
-
-
 def _remedies(dataset: str, sources: Mapping[str, Mapping[str, Any]], out: Path) -> Iterator[str]:
-    files = {name: file for name, source in sources.items() if (file := _by_hand(source, out))}
+    if all("path" in source for source in sources.values()):
+        yield f"Check `path` under registry.{dataset} in your config; it is relative to {_printable(Path.cwd())}"
+        return
+    files = {name: file for name, source in sources.items() if (file := by_hand_file(source, out.parent))}
     if files:
-        yield f"Fetch one of these by hand, put it under the name given into the folder {_printable(out.parent)}, and run again:"
+        folder = f"{_printable(out.parent)} (make it if it is not there)"
+        yield f"Fetch one of these by hand, put it under the name given into the folder {folder}, and run again:"
     for name, file in files.items():
         yield f"  {name}: {_where(sources[name])} → name: {_printable(Path(file.name))}"
     yield (
@@ -162,11 +150,6 @@ def _where(source: Mapping[str, Any]) -> str:
     if "by_hand" in source:
         return f"the file {source['by_hand']['file']} from {source['by_hand']['page']}"
     return f"the file {source['share']['file']} of the share {source['share']['key']}" if "share" in source else source["url"]
-
-
-def _local(text: str) -> Path:
-    # Names in a config are Unicode and names on disk are bytes, UTF-8 whatever the locale is.
-    return Path(os.fsdecode(text.encode("utf-8", "surrogateescape")))
 
 
 def _printable(path: Path) -> str:
@@ -308,7 +291,7 @@ def _download(dataset: str, source: Mapping[str, Any], partial: _Partial, out: P
     def attempt() -> dict[str, Any]:
         resumed = _transfer(dataset, source, partial)
         try:
-            return _verify(source, partial.path, out)
+            return _verify(source, partial.path, out.parent / RECORDS)
         except SourceError as error:
             partial.clear()
             if resumed:
@@ -471,7 +454,8 @@ def _ask(address: str, query: Mapping[str, Any]) -> tuple[int, dict[str, Any], s
 # Verification
 
 
-def _verify(source: Mapping[str, Any], path: Path, out: Path) -> dict[str, Any]:
+def _verify(source: Mapping[str, Any], path: Path, records: Path | None = None) -> dict[str, Any]:
+    """Hold a file to what is known of it; with ``records``, where nothing is published, to its first download."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         head = file.read(_TITLED)
@@ -486,8 +470,8 @@ def _verify(source: Mapping[str, Any], path: Path, out: Path) -> dict[str, Any]:
         raise SourceError(f"{compared}: the file was changed at its source or damaged on the way")
     if "sha256" not in source:
         _check_archive(head, path)
-        if {"url", "share", "by_hand"} & source.keys():
-            _hold_to_record(_address(source), found, out.parent / RECORDS)
+        if records is not None:
+            _hold_to_record(_address(source), found, records)
     return found
 
 
@@ -505,7 +489,7 @@ def _not_the_file(kind: str, head: bytes) -> SourceError:
     match = re.search(r"<(title|message)\b[^>]*>(.*?)</\1", head.decode("utf-8", "replace"), re.IGNORECASE | re.DOTALL)
     title = " ".join(html.unescape(match[2]).split())[:200] if match else ""
     saying = f" that says {title!r}" if title else ""
-    return SourceError(f"what is there is {kind}{saying}, not the data; open the address in a browser to see why")
+    return SourceError(f"what is there is {kind}{saying}, not the data")
 
 
 def _check_archive(head: bytes, path: Path) -> None:

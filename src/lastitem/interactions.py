@@ -136,6 +136,8 @@ def read_interactions(path: str | Path, form: Mapping[str, Any]) -> Interactions
         start = np.full(len(user_ids), np.iinfo(np.int64).max)
         np.minimum.at(start, user, np.concatenate(times))
         times = [start[user] + np.concatenate(elapsed)]
+        if not is_plausible(times[0]).all():
+            raise InputError(f"{path}: with `elapsed` added, {int((~is_plausible(times[0])).sum()):,} times are outside 1990 to 2034")
     unit = coarsest_unit(times)
     time = np.empty(len(user), dtype=np.int64)
     begin = 0
@@ -166,7 +168,7 @@ def core_filter(log: Interactions, *, minimum_events: int, ties: str = "file", s
 
     The log is sorted by (user, time). Consecutive repeats of an item in a user's sequence are removed, the first
     kept. Then, until nothing changes: users with fewer than ``minimum_events`` events are dropped, then such items,
-    then consecutive repeats again (mission: "Filtering"; p = 5 in the paper, Section 2.2.1).
+    then consecutive repeats again (p = 5 in the paper, Section 2.2.1).
 
     Parameters
     ----------
@@ -363,8 +365,9 @@ def _as_ids(column: pa.Array, role: str) -> pa.Array:
         column = pc.if_else(pc.is_finite(column), column, None)
         if not pc.all(pc.equal(pc.floor(column), column), min_count=0).as_py():
             raise InputError(f"the column of type {kind} for {role} holds fractions; ids are text or whole numbers")
-        if pc.any(pc.greater(pc.abs(column), 2**53)).as_py():
-            raise InputError(f"the column of type {kind} for {role} holds numbers above 2^53, of which the last digits are lost")
+        exact = {pa.float16(): 11, pa.float32(): 24}.get(kind, 53)
+        if pc.any(pc.greater(pc.abs(column), 2**exact)).as_py():
+            raise InputError(f"the column of type {kind} for {role} holds numbers above 2^{exact}, of which the last digits are lost")
         return column.cast(pa.int64())
     if pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return column
@@ -475,11 +478,19 @@ def _check_bad_rows(name: str, bad: BadRows, rows: int, tolerated: float, time_f
     if bad.total / rows <= tolerated and bad.total < rows:
         return
     causes = "; ".join(f"{cause}: {count:,}" for cause, count in bad.counts.items())
+    remedies = []
+    if any("time" in cause for cause in bad.counts):
+        remedies.append(
+            f"times were read as {time_format!r}; if that is wrong, say how they are written with `time`: s, ms, us, ns, iso, or a pattern "
+            "such as '%d.%m.%Y'"
+        )
+    if any(" is not " in cause for cause in bad.counts):
+        remedies.append("name the file's `encoding`, such as latin-1")
+    remedies.append("check `columns`, `separator`, `header`, `quotes` and `format`")
     quoted = "".join(f"\n  line {line}: {cause}: {text}" for line, cause, text in bad.examples)
     raise InputError(
         f"{name}: {bad.total:,} of {rows:,} rows cannot be used ({causes}); at most {tolerated:.3g} of them may be "
-        f"(`maximum_bad_share`). Times were read as {time_format!r}; if that is wrong, say how they are written with `time`: "
-        f"s, ms, us, ns, iso, or a pattern such as '%d.%m.%Y'. Else check columns, separator, header and quotes. The first ones:{quoted}"
+        f"(`maximum_bad_share`). Remedies: {'; '.join(remedies)}. The first ones:{quoted}"
     )
 
 

@@ -151,7 +151,7 @@ def _unpacked(path: Path, stream: IO[bytes], member: str | None, stack: ExitStac
         buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream, 1 << 20)  # type: ignore[arg-type]
         magic = buffered.peek(8)[:8]
         if magic.startswith(b"\x1f\x8b"):
-            stream = stack.enter_context(gzip.GzipFile(fileobj=buffered))
+            stream = stack.enter_context(gzip.GzipFile(fileobj=buffered, mode="rb"))
         elif magic.startswith((b"PK\x03\x04", b"PK\x05\x06")):
             stream = stack.enter_context(_member_of(path, buffered, member, stack))
         else:
@@ -167,6 +167,8 @@ def _member_of(path: Path, stream: IO[bytes], member: str | None, stack: ExitSta
         archive = stack.enter_context(zipfile.ZipFile(stream))
     except (RuntimeError, ValueError, struct.error) as error:
         raise zipfile.BadZipFile(str(error)) from None
+    if "[Content_Types].xml" in archive.namelist():
+        raise InputError(f"{path}: is an Office document; export the sheet as CSV")
     files = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX/")]
     if member is None and len(files) == 1:
         member = files[0]
@@ -196,6 +198,8 @@ def _format_of(path: Path, stream: io.BufferedReader, encoding: str) -> str:
         raise InputError(f"{path}: is one JSON array; write one record per line, for example with jq -c '.[]'")
     if re.match(r"<(!doctype|html|\?xml)", start, re.IGNORECASE):
         raise InputError(f"{path}: is a web page or XML, not a log")
+    if b"\0" in head and b"\0" not in "a".encode(encoding):
+        raise InputError(f"{path}: is neither text nor Parquet (it holds zero bytes); delimited text, records and Parquet are read")
     return "delimited"
 
 

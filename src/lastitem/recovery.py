@@ -48,7 +48,7 @@ class Choice:
 
 
 def choose_scale(hit_rate: Mapping[float, float], recovered: Mapping[float, float], tolerance: float, members: int) -> Choice:
-    """argmax of the validation recovery subject to HR(λ) ≥ (1 − ε) · HR(1) (mission: "Choosing λ").
+    """argmax of the validation recovery subject to HR(λ) ≥ (1 − ε) · HR(1).
 
     Ties, and an empty R (``members`` = 0), go to the λ nearest 1; of two equally near the smaller.
 

@@ -48,7 +48,7 @@ class Split:
 def leave_one_out(offsets: NDArray[np.int64]) -> Split:
     """Hold out the last event for test and the one before it for validation.
 
-    Users with fewer than 3 events are in training only, with all their events (mission: "Splits").
+    Users with fewer than 3 events are in training only, with all their events.
     """
     length = np.diff(offsets)
     held = length >= 3
@@ -75,7 +75,7 @@ def global_temporal_split(
     users whose second event is ≤ T_test; the test part the whole sequences of users whose last event is > T_test.
     Validation is taken from the train part: ``by_time`` repeats the procedure on it with its own quantile,
     ``by_user`` holds out ``validation_users`` users, drawn from (seed, user), ``last_item`` holds out every user's last
-    training event (mission: "Splits").
+    training event.
 
     Parameters
     ----------
@@ -94,6 +94,11 @@ def global_temporal_split(
         train = np.where(in_fit, fitted, 0)
         held_from = fitted
     elif validation == "by_user":
+        if validation_users >= np.count_nonzero(in_train):
+            raise InputError(
+                f"gts: by_user is to hold out {validation_users:,} users, but the train part has only {np.count_nonzero(in_train):,}; "
+                "lower gts.validation_users"
+            )
         chosen = draw_users(np.flatnonzero(in_train), validation_users, seed)
         held = np.zeros_like(in_train)
         held[chosen] = True

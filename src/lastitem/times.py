@@ -103,6 +103,8 @@ def to_nanoseconds(column: pa.Array, unit: str) -> tuple[NDArray[np.int64], NDAr
         # What exceeds an int64 becomes negative and is as implausible as before.
         values, read = _filled(column.cast(pa.int64(), safe=False))
         return _scaled(values, read, NANOSECONDS[unit])
+    if column.type in (pa.float16(), pa.float32()):
+        raise InputError(f"a time of type {column.type} holds today's seconds only to two minutes; write the column as int64 or float64")
     if (pa.types.is_floating(column.type) or pa.types.is_decimal(column.type)) and unit in NANOSECONDS:
         return _from_float(pc.cast(column, pa.float64()), NANOSECONDS[unit])
     if not _is_text(column.type):

@@ -1,4 +1,4 @@
-"""The attention block against loops over heads, queries and sources (mission §2; D3)."""
+"""The attention block against loops over heads, queries and sources (D3)."""
 
 import math
 

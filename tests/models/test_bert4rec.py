@@ -1,4 +1,4 @@
-"""BERT4Rec with its appended mask against a literal forward pass (mission §2; B11, D1, D5, D7, D13, F11, F15, G17)."""
+"""BERT4Rec with its appended mask against a literal forward pass (B11, D1, D5, D7, D13, F11, F15, G17)."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""GRU4Rec against the cell's equations, step by step (mission §2; D1, D5, E9, E11, F11).
+"""GRU4Rec against the cell's equations, step by step (D1, D5, E9, E11, F11).
 
 G17 does not apply: there is no attention block and so no residual scale; asking for one is refused, which is tested.
 """

@@ -1,4 +1,4 @@
-"""The popularity baseline: items by number of training events (mission §2)."""
+"""The popularity baseline: items by number of training events."""
 
 import numpy as np
 import pytest

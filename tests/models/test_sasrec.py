@@ -1,4 +1,4 @@
-"""SASRec in both block orders against a literal forward pass, one history at a time (mission §2; B9, D1, D3, D5, D7, F11, G17)."""
+"""SASRec in both block orders against a literal forward pass, one history at a time (B9, D1, D3, D5, D7, F11, G17)."""
 
 import math
 
@@ -189,7 +189,7 @@ def test_fresh_model_has_a_zero_padding_row():
 
 
 def test_sizes_of_the_paper_are_the_defaults():
-    """d 64, two blocks, two heads, length 200 (mission §2)."""
+    """d 64, two blocks, two heads, length 200."""
     model = SASRec(ITEMS)
     assert (model.embedding.embedding_dim, len(model.blocks), model.blocks[0].attention.heads) == (64, 2, 2)
     assert model.maximum_length == model.input_length == 200

@@ -20,7 +20,7 @@ import pandas as pd
 import pyarrow.parquet
 import pytest
 
-from .conftest import copy_project, environment, planned_rules, snakemake
+from .conftest import CONFIG, copy_project, environment, planned_rules, snakemake
 
 TABLES = [f"results/table{number}.{ending}" for number in range(1, 5) for ending in ("csv", "md", "tex")]
 FIGURES = [f"results/fig{number}.{ending}" for number in range(1, 7) for ending in ("pdf", "png", "csv")]
@@ -180,12 +180,45 @@ def test_a_changed_log_reruns_everything(changed: Path):
     assert planned["download"] == 1 and planned["train"] == 4
 
 
+def test_an_import_outlives_its_origin_and_edits_of_the_downloader(changed: Path):
+    """Snakemake deletes outputs before a rerun: neither a log that has gone nor new code may cost what was imported."""
+    (changed / "data/tiny log.csv").unlink()
+    module = changed / "src/lastitem/downloading.py"
+    module.write_text(module.read_text(encoding="utf-8") + "# a comment\n", encoding="utf-8")
+    assert planned_rules(snakemake(changed, "-n", "all").stdout) == {}
+
+
+def test_an_older_file_in_the_place_of_a_log_is_noticed(changed: Path):
+    log = changed / "data/tiny log.csv"
+    log.write_text(log.read_text(encoding="utf-8").replace("item 3,", "item 4,"), encoding="utf-8")
+    os.utime(log, (1_500_000_000, 1_500_000_000))
+    assert planned_rules(snakemake(changed, "-n", "results/table1.csv").stdout)["download"] == 1
+
+
+@pytest.mark.parametrize("name", ["a {x}.csv", "a } b.csv", "n{input}.csv"])
+def test_h5_braces_in_the_name_of_a_log(tmp_path: Path, name: str):
+    fresh = copy_project(tmp_path / "fresh")
+    (fresh / "data/tiny log.csv").rename(fresh / "data" / name)
+    (fresh / "tiny.yaml").write_text(CONFIG.replace("data/tiny log.csv", f'"data/{name}"'), encoding="utf-8")
+    done = snakemake(fresh, "results/tiny/core/statistics.json")
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert f"(data/{name})" in done.stdout
+
+
+def test_settings_without_influence_rerun_nothing(finished: Path):
+    """The temporal split's quantile is nothing to leave-one-out, nor a seed to what draws nothing."""
+    for change in ("gts={quantile: 0.8}", "data_seed=5"):
+        assert planned_rules(snakemake(finished, "-n", "all", "--config", change).stdout) == {}
+
+
 @pytest.mark.parametrize(
     ("config", "told"),
     [
         ("modles: [sasrec]", ["modles", "sasrec", "did you mean 'models'", "allowed:"]),
         ("p_core: -1", ["p_core", "-1", "at least 1"]),
         ("datasets: [ml-10k]", ["datasets", "'ml-10k'", "did you mean 'ml-100k'", "allowed: ml-100k"]),
+        ("registry: {mine: {path: data/mine/raw, columns: {user: u, item: i, timestamp: t}}}", ["data/mine/raw", "pipeline itself writes"]),
+        ("registry: {mine: {path: a.csv, seperator: ';'}}", ["'seperator'", "did you mean 'separator'", "'columns' is missing"]),
         ("device: ${calc:__import__('os').system('touch pwned')}", ["device", "pwned", "must match"]),
     ],
 )

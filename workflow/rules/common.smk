@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(workflow.basedir) / "src"))
 from lastitem.configuration import check
 from lastitem.errors import InputError
 from lastitem.imports import imported_modules
+from lastitem.origins import fingerprints
 
 try:
     check(config, Path(workflow.basedir) / "workflow/schemas/config.schema.yaml")
@@ -71,11 +72,28 @@ def of_sources(*keys):
     return select
 
 
-def own_files(wildcards):
-    """The local files among a dataset's sources; one that is missing is for the download script to report."""
-    sources = config["registry"][wildcards.dataset]["sources"].values()
-    paths = [source["path"] for source in sources if "path" in source and os.path.exists(source["path"])]
-    return [path.replace("{", "{{").replace("}", "}}") for path in paths]
+def origin(wildcards):
+    """JSON: the state of the local files a dataset may come from. As a parameter it makes a change of one rerun what follows;
+    as an input, a file that has gone would make Snakemake throw away what was made of it."""
+    return json.dumps(fingerprints(config["registry"][wildcards.dataset]["sources"], Path("data", wildcards.dataset)), sort_keys=True)
+
+
+def split_options(wildcards):
+    """What a split is told, without what has no influence on it."""
+    gts, options = config["gts"], {"kind": wildcards.split, "target": config["target"]}
+    if wildcards.split == "gts":
+        options |= {"quantile": gts["quantile"], "validation-kind": gts["validation"]}
+        if gts["validation"] == "by_user":
+            options |= {"validation-users": gts["validation_users"], "seed": config["data_seed"]}
+    if config["target"] == "random":
+        options["seed"] = config["data_seed"]
+    return " ".join(f"--{name} {value}" for name, value in options.items())
+
+
+def ties_options(wildcards):
+    """The order of ties, with the seed where it has an influence."""
+    ties = config["registry"][wildcards.dataset]["ties"]
+    return f"--ties {ties}" + (f" --seed {config['data_seed']}" if ties == "random" else "")
 
 
 def filter_seen(wildcards):

@@ -8,10 +8,9 @@ localrules:
 
 rule download:
     input:
-        script=script("download.py"),
-        modules=modules("download.py"),
-        # A user's own file is an input: a change of it reruns what follows.
-        own=own_files,
+        # Ancient, because Snakemake would delete a download before a rerun, and an edit of this code is no reason to fetch again.
+        script=ancient(script("download.py")),
+        modules=ancient(modules("download.py")),
     output:
         log="data/{dataset}/raw",
         provenance="data/{dataset}/raw.json",
@@ -23,9 +22,11 @@ rule download:
         ENVIRONMENT
     params:
         sources=of_sources("url", "share", "package", "by_hand", "path", "bytes", "sha256"),
+        fingerprints=origin,
         licence=lambda wildcards: config["registry"][wildcards.dataset].get("licence", ""),
     shell:
         "python {input.script:q} --dataset {wildcards.dataset:q} --sources {params.sources:q} --licence={params.licence:q}"
+        " --fingerprints {params.fingerprints:q}"
         " --out {output.log:q} --provenance {output.provenance:q} 2>&1 | tee {log:q}"
 
 
@@ -54,11 +55,10 @@ rule core_filter:
     params:
         sources=of_sources("form"),
         minimum_events=config["p_core"],
-        ties=lambda wildcards: config["registry"][wildcards.dataset]["ties"],
-        seed=config["data_seed"],
+        ties=ties_options,
     shell:
         "python {input.script:q} --dataset {wildcards.dataset:q} --log {input.log:q} --provenance {input.provenance:q}"
-        " --sources {params.sources:q} --minimum-events {params.minimum_events} --ties {params.ties} --seed {params.seed}"
+        " --sources {params.sources:q} --minimum-events {params.minimum_events} {params.ties}"
         " --interactions {output.interactions:q} --users {output.user_map:q} --items {output.item_map:q}"
         " --statistics {output.statistics:q} 2>&1 | tee {log:q}"
 
@@ -83,11 +83,7 @@ rule split:
         mem_mb=attempts(4000),
         runtime=30,
     params:
-        gts=config["gts"],
-        target=config["target"],
-        seed=config["data_seed"],
+        options=split_options,
     shell:
-        "python {input.script:q} --interactions {input.interactions:q} --kind {wildcards.split} --target {params.target}"
-        " --quantile {params.gts[quantile]} --validation-kind {params.gts[validation]}"
-        " --validation-users {params.gts[validation_users]} --seed {params.seed} --train {output.train:q}"
+        "python {input.script:q} --interactions {input.interactions:q} {params.options} --train {output.train:q}"
         " --validation {output.validation:q} --test {output.test:q} --counts {output.counts:q} 2>&1 | tee {log:q}"
