@@ -722,7 +722,7 @@ class TestParquet:
 
     def test_seconds_in_single_precision_are_refused(self, tmp_path):
         content = parquet({"user": ["u"], "item": ["a"], "time": pa.array([float(START)], pa.float32())})
-        with pytest.raises(InputError, match="a time of type float.*only to two minutes"):
+        with pytest.raises(InputError, match=r"a time of type float.*only to two minutes"):
             read_bytes(tmp_path, content)
 
     @pytest.mark.parametrize(
