@@ -209,7 +209,7 @@ def update(
         loss = loss_of(model, batch.to(device), settings)
         (loss / labels).backward()
         total += loss.item()
-    if isinstance(model, DuoRec):
+    if isinstance(model, DuoRec) and (model.unsupervised_weight or model.supervised_weight):
         contrast = contrastive_loss(model, sequences, np.concatenate(groups), settings, generator, device)
         contrast.backward()
         total += contrast.item() * labels
@@ -228,7 +228,8 @@ def contrastive_loss(
     """Weighted InfoNCE between the vectors of the sequences' inputs and those of two partners each (DuoRec, Section 4).
 
     The input of a sequence is all but its last item, which is its target. Unsupervised partner: the same input with other
-    dropout. Supervised partner: the input of a training prefix with the same target.
+    dropout. Supervised partner: the input of a training prefix with the same target. A term of weight 0 is not computed; one
+    weight must be above it.
     """
 
     def vectors(inputs: Sequences) -> Tensor:
@@ -243,9 +244,13 @@ def contrastive_loss(
 
     own = sequences.select(index)
     anchor = vectors(own)
-    unsupervised = info_nce(anchor, vectors(own), model.temperature)
-    supervised = info_nce(anchor, vectors(sequences.draw_same_target(index, generator)), model.temperature)
-    return model.unsupervised_weight * unsupervised + model.supervised_weight * supervised
+    loss = anchor.new_zeros(())
+    if model.unsupervised_weight:
+        loss = loss + model.unsupervised_weight * info_nce(anchor, vectors(own), model.temperature)
+    if model.supervised_weight:
+        partner = sequences.draw_same_target(index, generator)
+        loss = loss + model.supervised_weight * info_nce(anchor, vectors(partner), model.temperature)
+    return loss
 
 
 def _length_groups(sequences: Sequences, index: NDArray[np.int64], count: int) -> list[NDArray[np.int64]]:
