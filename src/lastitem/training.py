@@ -78,7 +78,10 @@ class TrainingSettings:
             kinds = {"loss": str, "learning_rate": (int, float), "calibration": (int, float)}.get(name, int)
             if not isinstance(value, kinds) or isinstance(value, bool):
                 raise InputError(f"training: {name} is {value!r}; it must be {'text' if kinds is str else 'a number'}")
-            if kinds is not str and not 0 < value < float("inf"):
+            if name == "calibration":
+                if not 0 <= value <= 1:
+                    raise InputError(f"training: {name} is {value!r}; it must be from 0 to 1")
+            elif kinds is not str and not 0 < value < float("inf"):
                 raise InputError(f"training: {name} is {value!r}; it must be above 0")
         made = cls(**settings)
         if made.loss not in LOSSES:
