@@ -502,7 +502,7 @@ def test_the_script_writes_model_description_and_curve(tmp_path):
 
 
 def test_f17_e19_the_script_repeats_itself_bit_for_bit(tmp_path):
-    """A rerun after a kill starts anew and ends in the same file."""
+    """A rerun without a state ends in the same file."""
     write_parts(tmp_path, [[*history, 3] for history in random_histories(30)])
     written = []
     for _ in range(2):

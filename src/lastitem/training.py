@@ -273,7 +273,7 @@ def train_epoch(
 
     Raises
     ------
-    FloatingPointError naming the update whose loss is not finite.
+    FloatingPointError naming the update whose loss is not finite, or the last one if it left a weight that is not.
     """
     model.train()
     total, labels = 0.0, 0
@@ -284,6 +284,8 @@ def train_epoch(
         if not np.isfinite(batch_loss):
             raise FloatingPointError(f"the training loss is {batch_loss} at update {first // settings.batch_size + 1}")
         total, labels = total + batch_loss, labels + batch_labels
+    if not all(bool(torch.isfinite(parameter).all()) for parameter in model.parameters()):
+        raise FloatingPointError(f"a weight is not finite after update {-(-len(order) // settings.batch_size)}")
     return total, labels
 
 
@@ -356,6 +358,7 @@ def train(
         done, curve = values["done"], [Round(**line) for line in values["curve"]]
         for line in curve:
             report(line, done["seconds"])
+        checkpoint.say(f"goes on after epoch {done['epoch']}, from {checkpoint.path}")
     while done["epoch"] < settings.maximum_epochs and not _has_ended(curve, settings.patience):
         start = time.monotonic()
         epoch = done["epoch"] + 1
