@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
@@ -59,14 +60,20 @@ def main(argv: Sequence[str] | None = None) -> None:
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
     }
-    checkpoint = Checkpoint(arguments.state, key_of([*data, *code], facts))
     name = f"{this.dataset} {this.split} {this.model} seed={this.seed}"
+
+    def say(text: str) -> None:
+        tqdm.write(f"[{name}] {text}")
+        # Into a pipe, as to the log, a line would otherwise wait until many are there.
+        sys.stdout.flush()
+
+    checkpoint = Checkpoint(arguments.state, key_of([*data, *code], facts), say)
     with tqdm(total=settings.maximum_epochs, desc=name, unit="epoch", disable=None) as progress:
 
         def report(line: Round, seconds: float) -> None:
             progress.update(line.epoch - progress.n)
-            tqdm.write(
-                f"[{name}] epoch {line.epoch}, {line.updates} updates, {seconds:.0f} s: loss {line.loss:.4f}, "
+            say(
+                f"epoch {line.epoch}, {line.updates} updates, {seconds:.0f} s: loss {line.loss:.4f}, "
                 f"validation NDCG@{settings.validation_cutoff} {line.validation_ndcg:.4f}{' (best)' if line.best else ''}"
             )
 

@@ -15,6 +15,7 @@ from lastitem import decomposition
 from lastitem.decomposition import PARTS, Decomposition, additivity_error, decompose, mixing_ratios, newest_maps, own_and_others
 from lastitem.errors import InputError
 from lastitem.models.attention import BlockTrace
+from lastitem.models.bert4rec import BERT4Rec
 from lastitem.models.registry import build, save
 from lastitem.runs import read_run_tables
 from lastitem.sequences import HeldOut, read_held_out
@@ -27,6 +28,7 @@ KINDS = {
     "sasrec post": ("sasrec", {"block_order": "post"}),
     "sasrec pre": ("sasrec", {"block_order": "pre"}),
     "bert4rec": ("bert4rec", {}),
+    "bsarec": ("bsarec", {"filter_share": 0.6}),
 }
 
 
@@ -96,23 +98,31 @@ class Literal:
         return float(others / (others + part[i, i].norm()))
 
 
+def place_of(model, history):
+    """The real positions of a model's output for one history; BSARec's stand behind padding."""
+    length = torch.tensor([len(history)])
+    return slice(int(model.input_start(length)), int(model.readout(length)) + 1)
+
+
 @torch.no_grad()
 def literals(model, history, scale=1.0):
-    """A :class:`Literal` per block for one history."""
-    seen = {}
+    """A :class:`Literal` per block for the real positions of one history: padding is no source of theirs."""
+    seen, real = {}, place_of(model, history)
     handles = []
     for number, block in enumerate(model.blocks):
-        handles.append(block.register_forward_pre_hook(lambda _, given, number=number: seen.update({(number, "x"): given[0][0]})))
+        handles.append(block.register_forward_pre_hook(lambda _, given, number=number: seen.update({(number, "x"): given[0][0, real]})))
         handles.append(
             block.attention_norm.register_forward_hook(
-                lambda _, given, out, number=number: seen.update({(number, "entering"): given[0][0], (number, "leaving"): out[0]})
+                lambda _, given, out, number=number: seen.update(
+                    {(number, "entering"): given[0][0, real], (number, "leaving"): out[0, real]}
+                )
             )
         )
     model.encode(torch.tensor([history]), torch.tensor([len(history)]), residual_scale=scale)
     for handle in handles:
         handle.remove()
     return [
-        Literal(block, *(seen[number, name] for name in ("x", "entering", "leaving")), scale, model.reads_prefixes)
+        Literal(block, *(seen[number, name] for name in ("x", "entering", "leaving")), scale, causal=not isinstance(model, BERT4Rec))
         for number, block in enumerate(model.blocks)
     ]
 
@@ -145,7 +155,7 @@ def test_sums_of_parts_equal_the_literal_ones(kind, scale):
     model = model_of(kind).double()
     history = [3, 1, 4, 1, 5, 9, 2]
     for trace, literal in zip(traces_of(model, history, scale), literals(model, history, scale), strict=True):
-        own, others = own_and_others(trace)
+        own, others = (part[:, place_of(model, history)] for part in own_and_others(trace))
         y = literal.parts["Attn"]
         diagonal = torch.stack([y[i, i] for i in range(len(y))])
         torch.testing.assert_close(own[0], diagonal, rtol=0, atol=1e-12)
@@ -159,7 +169,7 @@ def test_mixing_ratios_equal_the_literal_ones(kind, scale):
     model = model_of(kind).double()
     history = [3, 1, 4, 1, 5, 9, 2]
     for trace, literal in zip(traces_of(model, history, scale), literals(model, history, scale), strict=True):
-        found = mixing_ratios(trace)
+        found = mixing_ratios(trace)[:, :, place_of(model, history)]
         for number, name in enumerate(PARTS):
             expected = [literal.ratio(name, i) for i in range(len(literal.entering))]
             assert found[number, 0].tolist() == pytest.approx(expected, abs=1e-9)
@@ -174,8 +184,8 @@ def test_g11_maps_equal_the_newest_literal_parts(kind, scale, length):
     model = model_of(kind).double()
     history = [1 + (7 * place) % ITEMS for place in range(length)]
     for trace, literal in zip(traces_of(model, history, scale), literals(model, history, scale), strict=True):
-        real = len(literal.entering)
-        weights, norms, valid = newest_maps(trace, torch.tensor([0]), torch.tensor([real]), MAP)
+        real, place = len(literal.entering), place_of(model, history)
+        weights, norms, valid = newest_maps(trace, torch.tensor([place.start]), torch.tensor([place.stop]), MAP)
         assert valid[0].tolist() == [place >= MAP - real for place in range(MAP)]
         shown = min(real, MAP)
         for i in range(shown):

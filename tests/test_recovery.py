@@ -78,7 +78,7 @@ def cases_of(lengths, seed=0):
     )
 
 
-@pytest.mark.parametrize("architecture", ["sasrec", "gru4rec"])
+@pytest.mark.parametrize("architecture", ["sasrec", "gru4rec", "duorec"])
 def test_g21_moving_the_readout_back_is_reading_a_shorter_history(architecture):
     """One forward pass gives what separate passes over the cut histories give; nothing where nothing is left."""
     model, _ = model_of(architecture)
@@ -243,9 +243,10 @@ def test_g21_the_recoverable_set_is_fixed_at_one(tmp_path):
     assert curves.loc[curves["residual_scale"] == 1.0, "recovery"].tolist() == [0.0, 0.0]
 
 
-def test_bert4rec_has_no_earlier_prediction_to_go_back_to(tmp_path):
+@pytest.mark.parametrize("architecture", ["bert4rec", "bsarec"])
+def test_a_model_without_earlier_predictions_has_none_to_go_back_to(tmp_path, architecture):
     """Recovery is empty for it, not zero; everything else is there."""
-    _, table, mixing = run_script(tmp_path, architecture="bert4rec")
+    _, table, mixing = run_script(tmp_path, architecture=architecture)
     assert bool((table["target_rank_back_1"] == -1).all())
     curves = recovery_curves(table, 10)
     assert curves[["recoverable", "recovered", "recovery"]].isna().all().all()

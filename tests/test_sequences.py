@@ -26,6 +26,8 @@ MODELS = {
     "sasrec": {"hidden_size": 8, "heads": 2},
     "bert4rec": {"hidden_size": 8, "heads": 2},
     "gru4rec": {"hidden_size": 8},
+    "bsarec": {"hidden_size": 8, "heads": 2},
+    "duorec": {"hidden_size": 8, "heads": 2},
 }
 
 

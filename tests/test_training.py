@@ -1,8 +1,7 @@
 """Batches, early stopping, repeatability, failure, and that a real training learns (D7, E1, E5, E15, E17, E19, F17, G9).
 
-E19: training keeps no checkpoint to resume from; a killed training leaves nothing and starts anew, with the same result,
-which is what the tests of equal seeds and of a failed script hold. G9: there is no shuffle in training to test; its
-inputs are the sequences' own order, held by the tests of batches.
+E19: killed trainings that go on are in test_checkpoints.py; here, that a rerun without a state ends in the same file. G9: there is no
+shuffle in training to test; its inputs are the sequences' own order, held by the tests of batches.
 """
 
 import inspect
@@ -19,8 +18,7 @@ import train as script
 from lastitem.errors import InputError
 from lastitem.metrics import per_user
 from lastitem.models.bert4rec import BERT4Rec
-from lastitem.models.gru4rec import GRU4Rec
-from lastitem.models.registry import build, load
+from lastitem.models.registry import ARCHITECTURES, build, load
 from lastitem.models.sasrec import SASRec
 from lastitem.ranking import rank
 from lastitem.sequences import HeldOut, Sequences
@@ -30,6 +28,7 @@ from tests import literal
 torch.set_num_threads(1)
 
 ITEMS = 12
+TRAINED = [name for name in ARCHITECTURES if name != "popularity"]
 
 
 def sequences_of(histories):
@@ -101,7 +100,7 @@ def test_d7_next_item_lengths(count, read, asked):
     assert bool(labelled.all())
 
 
-@pytest.mark.parametrize("architecture", ["sasrec", "gru4rec", "bert4rec"])
+@pytest.mark.parametrize("architecture", TRAINED)
 @pytest.mark.parametrize("count", [9, 10, 11, 12, 40])
 def test_d7_every_length_trains_and_ranks(architecture, count):
     """Around ``maximum_length`` 10: no position table is overrun, in training and in ranking."""
@@ -160,7 +159,7 @@ def test_cloze_masks_anew_in_every_epoch():
     assert not torch.equal(first, second)
 
 
-@pytest.mark.parametrize("architecture", ["sasrec", "bert4rec"])
+@pytest.mark.parametrize("architecture", ["sasrec", "bert4rec", "bsarec"])
 @pytest.mark.parametrize(("loss", "count"), [("bce", 1), ("gbce", 7), ("sampled_softmax", 7)])
 def test_negatives_stand_beside_their_labels(architecture, loss, count):
     """As many per label as asked for, never the label, never in the sequence."""
@@ -302,7 +301,7 @@ def test_validation_is_capped_by_users_and_filtered_as_told():
 # Repeatability
 
 
-@pytest.mark.parametrize("architecture", ["sasrec", "gru4rec", "bert4rec"])
+@pytest.mark.parametrize("architecture", TRAINED)
 def test_f17_same_seed_same_weights(architecture):
     """Dropout, masks and order of batches included; another seed gives other weights."""
     sequences, states = sequences_of(random_histories(30)), []
@@ -356,7 +355,7 @@ def test_e15_a_loss_that_is_not_finite_stops_with_a_message():
         train(model, sequences_of(random_histories(30)), hopeless_validation(), TrainingSettings(), filter_seen=True, seed=3)
 
 
-@pytest.mark.parametrize("architecture", ["sasrec", "gru4rec", "bert4rec"])
+@pytest.mark.parametrize("architecture", TRAINED)
 def test_e15_a_diverging_training_never_ends_well(architecture):
     """Steps of 10³⁰ overflow at once, in the loss or in the validation scores; both are named, neither is kept as best."""
     settings = TrainingSettings(learning_rate=1e30, batch_size=10, round_updates=1, maximum_epochs=20)
@@ -381,6 +380,8 @@ def test_nothing_to_train_or_validate_on_is_said():
         ({"learning_rate": -0.1}, ["learning_rate", "-0.1"]),
         ({"patience": 0}, ["patience", "0"]),
         ({"maximum_epochs": "ten"}, ["maximum_epochs", "ten"]),
+        *(({"negatives": value}, ["negatives", str(value)]) for value in (0, -3, 2.5, True, "many", None)),
+        *(({"calibration": value}, ["calibration", str(value)]) for value in (-0.1, 1.01, float("nan"), True, "full", None)),
     ],
 )
 def test_settings_that_cannot_be_used_are_named(settings, words):
@@ -391,15 +392,24 @@ def test_settings_that_cannot_be_used_are_named(settings, words):
         assert word in str(error.value)
 
 
+@pytest.mark.parametrize("settings", [{"negatives": 1}, {"calibration": 0}, {"calibration": 0.0}, {"calibration": 1}, {"calibration": 0.3}])
+def test_the_ends_of_what_is_allowed_are_allowed(settings):
+    """What the schema of the workflow allows, t = 0 (plain BCE) included."""
+    made = TrainingSettings.from_mapping({"loss": "gbce", **settings})
+    assert {name: getattr(made, name) for name in settings} == settings
+
+
 # Learning
 
 
-@pytest.mark.parametrize("architecture", ["sasrec", "gru4rec"])
-def test_bce_trains(architecture):
+@pytest.mark.parametrize(
+    ("architecture", "loss"), [("sasrec", "bce"), ("gru4rec", "bce"), ("sasrec", "sampled_softmax"), ("sasrec", "gbce")]
+)
+def test_a_loss_with_negatives_trains(architecture, loss):
     """The loss falls by half and unseen histories are continued; negatives are unseen items, so seen ones are filtered."""
     torch.manual_seed(0)
     model = build(architecture, 20, {"hidden_size": 16, "maximum_length": 12, "dropout": 0.0})
-    settings = TrainingSettings(loss="bce", batch_size=32, round_updates=12, maximum_epochs=40, learning_rate=0.01)
+    settings = TrainingSettings(loss=loss, negatives=4, batch_size=32, round_updates=12, maximum_epochs=40, learning_rate=0.01)
     validation, test = continued(cycle(25, 20, seed=1)), continued(cycle(25, 20, seed=2))
     before = ndcg(model, test, filter_seen=True)
     curve = train(model, sequences_of(cycle(128, 20, seed=0)), validation, settings, filter_seen=True, seed=0)
@@ -415,6 +425,8 @@ def test_bce_trains(architecture):
         ("sasrec", {"hidden_size": 16, "block_order": "pre"}, 18),
         ("gru4rec", {"hidden_size": 16}, 20),
         ("bert4rec", {"hidden_size": 32, "blocks": 1, "dropout": 0.0}, 60),
+        ("bsarec", {"hidden_size": 16}, 6),
+        ("duorec", {"hidden_size": 16}, 18),
     ],
 )
 def test_a_deterministic_cycle_is_learned(architecture, settings, epochs):
@@ -431,9 +443,8 @@ def test_a_deterministic_cycle_is_learned(architecture, settings, epochs):
 
 def test_padding_row_stays_zero():
     """Padding is never a target (E13) and takes no gradient, so its embedding is untouched by training."""
-    for kind in (SASRec, GRU4Rec, BERT4Rec):
-        torch.manual_seed(0)
-        model = kind(ITEMS, maximum_length=10, hidden_size=8)
+    for architecture in TRAINED:
+        model = small(architecture)
         settings = TrainingSettings(batch_size=10, maximum_epochs=2)
         train(model, sequences_of(random_histories(30)), hopeless_validation(), settings, filter_seen=True, seed=3)
         assert bool((model.embedding.weight[0] == 0).all())
@@ -491,7 +502,7 @@ def test_the_script_writes_model_description_and_curve(tmp_path):
 
 
 def test_f17_e19_the_script_repeats_itself_bit_for_bit(tmp_path):
-    """A rerun after a kill starts anew and ends in the same file."""
+    """A rerun without a state ends in the same file."""
     write_parts(tmp_path, [[*history, 3] for history in random_histories(30)])
     written = []
     for _ in range(2):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from lastitem.files import write_aside
 
-_MODEL, _BEST, _OPTIMIZER = "model.", "best.", "optimizer."
+_MODEL, _BEST, _OPTIMIZER, _RANDOM = "model.", "best.", "optimizer.", "random."
 
 
 def key_of(files: Iterable[str | Path], values: Mapping[str, Any]) -> str:
@@ -36,11 +36,13 @@ class Checkpoint:
     Parameters
     ----------
     path : where it lies; None keeps nothing.   key : see :func:`key_of`.
+    say : told in words whether a training goes on from a state, and why not from one that is there.
     """
 
-    def __init__(self, path: str | Path | None, key: str) -> None:
+    def __init__(self, path: str | Path | None, key: str, say: Callable[[str], None] = lambda text: None) -> None:
         self.path = None if path is None else Path(path)
         self.key = key
+        self.say = say
 
     def save(
         self,
@@ -57,7 +59,7 @@ class Checkpoint:
         tensors |= {_BEST + name: tensor for name, tensor in best.items()}
         for index, moments in optimizer.state_dict()["state"].items():
             tensors |= {f"{_OPTIMIZER}{index}.{name}": tensor for name, tensor in moments.items()}
-        tensors |= {f"random.{name}": state for name, state in _random_states(generator).items()}
+        tensors |= {_RANDOM + name: state for name, state in _random_states(generator).items()}
         # Copies, because tensors that share memory cannot be written.
         tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
         with write_aside(self.path) as aside:
@@ -68,7 +70,7 @@ class Checkpoint:
     ) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """Put a saved state back in place; returns the best weights and the values.
 
-        None if there is no state, if it has another key, or if it is damaged: then everything starts anew.
+        None if there is no state, if it has another key, or if it is damaged: then nothing is changed and everything starts anew.
         """
         if self.path is None or not self.path.is_file():
             return None
@@ -76,19 +78,22 @@ class Checkpoint:
             with safetensors.safe_open(self.path, "pt") as file:
                 found = file.metadata() or {}
                 if found.get("key") != self.key:
+                    self.say(f"{self.path} is of other settings, data or code: starts anew")
                     return None
                 tensors = {name: file.get_tensor(name) for name in file.offset_keys()}
-        except safetensors.SafetensorError:
+            values = json.loads(found["values"])
+            state = _optimizer_state(_under(_OPTIMIZER, tensors), list(model.parameters()))
+            for prefix, now in ((_MODEL, model.state_dict()), (_BEST, model.state_dict()), (_RANDOM, _random_states(generator))):
+                if _shapes(_under(prefix, tensors)) != _shapes(now):
+                    raise ValueError(f"{prefix}* does not fit")
+        except (safetensors.SafetensorError, LookupError, ValueError):
+            self.say(f"{self.path} is damaged: starts anew")
             return None
         model.load_state_dict(_under(_MODEL, tensors))
-        state: dict[int, dict[str, Tensor]] = {}
-        for name, tensor in _under(_OPTIMIZER, tensors).items():
-            index, moment = name.split(".")
-            state.setdefault(int(index), {})[moment] = tensor
         optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
-        _set_random_states(generator, _under("random.", tensors))
+        _set_random_states(generator, _under(_RANDOM, tensors))
         device = next(model.parameters()).device
-        return {name: tensor.to(device) for name, tensor in _under(_BEST, tensors).items()}, json.loads(found["values"])
+        return {name: tensor.to(device) for name, tensor in _under(_BEST, tensors).items()}, values
 
     def remove(self) -> None:
         """Remove the state; the training is finished."""
@@ -98,6 +103,21 @@ class Checkpoint:
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, tuple[torch.Size, torch.dtype]]:
+    return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
+
+
+def _optimizer_state(tensors: Mapping[str, Tensor], parameters: Sequence[Tensor]) -> dict[int, dict[str, Tensor]]:
+    """Moments by parameter and name; LookupError or ValueError if they are not of these parameters."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        index, moment = name.split(".")
+        if tensor.shape != (() if moment == "step" else parameters[int(index)].shape):
+            raise ValueError(f"{name} does not fit")
+        state.setdefault(int(index), {})[moment] = tensor
+    return state
 
 
 def _random_states(generator: torch.Generator) -> dict[str, Tensor]:

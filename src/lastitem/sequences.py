@@ -66,26 +66,27 @@ class Sequences:
         return Sequences(self.items, self.start[row], self.start[row] + 2 + within, self.user[row])
 
     @cached_property
-    def _prefixes_by_target(self) -> tuple[NDArray[np.int32], Sequences]:
-        """The last items of all prefixes, sorted, and the prefixes in that order."""
+    def _prefixes_by_target(self) -> tuple[NDArray[np.int32], Sequences, NDArray[np.int64]]:
+        """The last items of all prefixes, sorted, the prefixes in that order, and where each whole sequence stands in it."""
         prefixes = self.prefixes()
         target = self.items[prefixes.end - 1]
         order = np.argsort(target, kind="stable")
-        return target[order], prefixes.select(order)
+        place = np.argsort(order)
+        return target[order], prefixes.select(order), place[np.cumsum(np.maximum(self.length - 1, 0)) - 1]
 
     def draw_same_target(self, index: NDArray[np.int64], generator: torch.Generator) -> Sequences:
-        """For each sequence at ``index`` draw a prefix of any sequence that ends in the same item.
+        """For each sequence at ``index`` draw a prefix of any sequence that ends in the same item, each with equal probability.
 
         The sequence itself is drawn only where no other prefix ends in its last item. Each sequence must hold two items.
         """
-        target, prefixes = self._prefixes_by_target
+        target, prefixes, whole = self._prefixes_by_target
         wanted = self.items[self.end[index] - 1]
         first, behind = np.searchsorted(target, wanted, "left"), np.searchsorted(target, wanted, "right")
-        count = behind - first
+        others = behind - first - 1
         draw = torch.randint(0, 2**62, (len(index),), generator=generator).numpy()
-        chosen = first + draw % count
-        own = prefixes.end[chosen] == self.end[index]
-        return prefixes.select(np.where(own, first + (chosen - first + 1) % count, chosen))
+        chosen = first + draw % np.maximum(others, 1)
+        # The draw numbers the others: from the sequence's own place on they stand one further.
+        return prefixes.select(chosen + ((chosen >= whole[index]) & (others > 0)))
 
 
 @dataclass

@@ -78,7 +78,10 @@ class TrainingSettings:
             kinds = {"loss": str, "learning_rate": (int, float), "calibration": (int, float)}.get(name, int)
             if not isinstance(value, kinds) or isinstance(value, bool):
                 raise InputError(f"training: {name} is {value!r}; it must be {'text' if kinds is str else 'a number'}")
-            if kinds is not str and not 0 < value < float("inf"):
+            if name == "calibration":
+                if not 0 <= value <= 1:
+                    raise InputError(f"training: {name} is {value!r}; it must be from 0 to 1")
+            elif kinds is not str and not 0 < value < float("inf"):
                 raise InputError(f"training: {name} is {value!r}; it must be above 0")
         made = cls(**settings)
         if made.loss not in LOSSES:
@@ -209,7 +212,7 @@ def update(
         loss = loss_of(model, batch.to(device), settings)
         (loss / labels).backward()
         total += loss.item()
-    if isinstance(model, DuoRec):
+    if isinstance(model, DuoRec) and (model.unsupervised_weight or model.supervised_weight):
         contrast = contrastive_loss(model, sequences, np.concatenate(groups), settings, generator, device)
         contrast.backward()
         total += contrast.item() * labels
@@ -228,7 +231,8 @@ def contrastive_loss(
     """Weighted InfoNCE between the vectors of the sequences' inputs and those of two partners each (DuoRec, Section 4).
 
     The input of a sequence is all but its last item, which is its target. Unsupervised partner: the same input with other
-    dropout. Supervised partner: the input of a training prefix with the same target.
+    dropout. Supervised partner: the input of a training prefix with the same target. A term of weight 0 is not computed; one
+    weight must be above it.
     """
 
     def vectors(inputs: Sequences) -> Tensor:
@@ -243,9 +247,13 @@ def contrastive_loss(
 
     own = sequences.select(index)
     anchor = vectors(own)
-    unsupervised = info_nce(anchor, vectors(own), model.temperature)
-    supervised = info_nce(anchor, vectors(sequences.draw_same_target(index, generator)), model.temperature)
-    return model.unsupervised_weight * unsupervised + model.supervised_weight * supervised
+    loss = anchor.new_zeros(())
+    if model.unsupervised_weight:
+        loss = loss + model.unsupervised_weight * info_nce(anchor, vectors(own), model.temperature)
+    if model.supervised_weight:
+        partner = sequences.draw_same_target(index, generator)
+        loss = loss + model.supervised_weight * info_nce(anchor, vectors(partner), model.temperature)
+    return loss
 
 
 def _length_groups(sequences: Sequences, index: NDArray[np.int64], count: int) -> list[NDArray[np.int64]]:
@@ -265,7 +273,7 @@ def train_epoch(
 
     Raises
     ------
-    FloatingPointError naming the update whose loss is not finite.
+    FloatingPointError naming the update whose loss is not finite, or the last one if it left a weight that is not.
     """
     model.train()
     total, labels = 0.0, 0
@@ -276,6 +284,8 @@ def train_epoch(
         if not np.isfinite(batch_loss):
             raise FloatingPointError(f"the training loss is {batch_loss} at update {first // settings.batch_size + 1}")
         total, labels = total + batch_loss, labels + batch_labels
+    if not all(bool(torch.isfinite(parameter).all()) for parameter in model.parameters()):
+        raise FloatingPointError(f"a weight is not finite after update {-(-len(order) // settings.batch_size)}")
     return total, labels
 
 
@@ -348,6 +358,7 @@ def train(
         done, curve = values["done"], [Round(**line) for line in values["curve"]]
         for line in curve:
             report(line, done["seconds"])
+        checkpoint.say(f"goes on after epoch {done['epoch']}, from {checkpoint.path}")
     while done["epoch"] < settings.maximum_epochs and not _has_ended(curve, settings.patience):
         start = time.monotonic()
         epoch = done["epoch"] + 1
