@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 
 import pandas as pd
 import torch
@@ -15,7 +17,7 @@ from tqdm import tqdm
 from lastitem import __version__, device
 from lastitem.checkpoints import Checkpoint, key_of
 from lastitem.errors import run
-from lastitem.files import read_parquet, write_aside
+from lastitem.files import read_json, read_parquet, write_aside
 from lastitem.imports import imported_modules
 from lastitem.models.registry import ARCHITECTURES, build, save
 from lastitem.runs import Run
@@ -32,6 +34,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--items", required=True, help="item map (Parquet); its length is the size of the catalogue")
     parser.add_argument("--architecture", required=True, choices=list(ARCHITECTURES))
     parser.add_argument("--settings", type=json.loads, default={}, help="JSON: settings of the architecture")
+    parser.add_argument("--choice", help="JSON written by choose.py: settings that override --settings; its own seed is not trained again")
     parser.add_argument("--training", type=json.loads, default={}, help="JSON: settings of the training")
     parser.add_argument("--filter-seen", required=True, choices=("true", "false"), help="in the validation ranking")
     device.add_arguments(parser)
@@ -42,6 +45,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
 
     this = Run.from_arguments(arguments)
+    if arguments.choice:
+        choice = read_json(arguments.choice)
+        if choice["seed"] == this.seed:
+            return take_chosen(arguments, choice["point"])
+        arguments.settings |= choice["settings"]
     place = device.configure(arguments)
     torch.manual_seed(this.seed)
     settings = TrainingSettings.from_mapping(arguments.training)
@@ -102,6 +110,15 @@ def main(argv: Sequence[str] | None = None) -> None:
         pd.DataFrame([asdict(line) for line in curve], columns=columns).to_csv(aside, index=False)
     save(model, description, arguments.weights, arguments.description)
     checkpoint.remove()
+
+
+def take_chosen(arguments: argparse.Namespace, point: str) -> None:
+    """Copy the model that was trained at the chosen point of the grid with this seed."""
+    folder = Path(arguments.choice).parent / "grid" / point / f"seed={arguments.seed}"
+    for name, path in (("model.safetensors", "weights"), ("model.json", "description"), ("learning_curve.csv", "curve")):
+        with write_aside(vars(arguments)[path]) as aside:
+            shutil.copyfile(folder / name, aside)
+    print(f"[{arguments.dataset} {arguments.split} {arguments.model} seed={arguments.seed}] taken from the grid: {point}")
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ def test_the_models_of_the_schema_are_those_of_the_code():
     assert set(model["properties"]["architecture"]["enum"]) == set(ARCHITECTURES)
     for branch in model["allOf"]:
         architecture = branch["if"]["properties"]["architecture"]["const"]
-        allowed = set(branch["then"]["properties"]) - {"architecture", "training"}
+        allowed = set(branch["then"]["properties"]) - {"architecture", "training", "grid"}
         arguments = set(inspect.signature(ARCHITECTURES[architecture]).parameters) - {"items"}
         assert allowed == (set() if architecture == "popularity" else arguments)
 
@@ -145,6 +145,10 @@ def test_every_key_has_a_description():
         (["registry", "ml-100k", "ties"], "none", ["registry.ml-100k.ties", "'none'", "file, item, random"]),
         (["registry", "ml-100k", "filter_seen"], "maybe", ["registry.ml-100k.filter_seen", "'maybe'", "boolean"]),
         (["registry", "ml-100k", "sources"], {}, ["registry.ml-100k.sources", "{}"]),
+        (["model_settings", "sasrec", "grid"], {"dropout": [0.1, 1.5]}, ["model_settings.sasrec.grid: dropout: 1.5", "below 1"]),
+        (["model_settings", "sasrec", "grid"], {"droput": [0.1]}, ["model_settings.sasrec.grid", "'droput'", "did you mean 'dropout'"]),
+        (["model_settings", "sasrec", "grid"], {"heads": [2, 3]}, ["model_settings.sasrec.grid", "64", "3"]),
+        (["model_settings", "sasrec", "grid"], {"dropout": []}, ["grid.dropout", "[]"]),
         # names against each other
         (["datasets"], ["ml-100"], ["datasets", "'ml-100'", "did you mean 'ml-100k'", "registry"]),
         (["models"], ["sasrek"], ["models", "'sasrek'", "did you mean 'sasrec'", "model_settings", "bert4rec"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 import math
@@ -38,7 +39,8 @@ def check(config: Mapping[str, Any], schema: str | Path) -> None:
     faults = [f"{place}: {value!r} is not a finite number" for place, value in _not_finite(config)]
     faults += [line for error in sorted(validator.iter_errors(config), key=_place) for line in _explain(error)]
     if not faults:
-        faults = list(_check_names(config))
+        _read_grid_texts(config)
+        faults = [*_check_names(config), *_check_grids(config, rules)]
     if faults:
         raise InputError("the config cannot be used:\n" + "\n".join(f"  {fault}" for fault in dict.fromkeys(faults)))
 
@@ -142,6 +144,29 @@ def _check_names(config: Mapping[str, Any]) -> Iterable[str]:
                 yield f'{place}.separator: {form["separator"]!r} holds a backslash; in YAML a tab is "\\t", in double quotes'
             if not _is_encoding(form.get("encoding", "utf-8")):
                 yield f"{place}.encoding: {form['encoding']!r} is not known; utf-8, latin-1, cp1252, gbk are examples"
+
+
+def _read_grid_texts(config: Mapping[str, Any]) -> None:
+    """Numbers in a grid given by ``--config`` arrive as text; no setting of a model is text that looks like a number."""
+    for settings in config["model_settings"].values():
+        for values in settings.get("grid", {}).values():
+            for place, value in enumerate(values):
+                with contextlib.suppress(json.JSONDecodeError, TypeError):
+                    values[place] = json.loads(value)
+
+
+def _check_grids(config: Mapping[str, Any], rules: Mapping[str, Any]) -> Iterable[str]:
+    """Each value of a grid must be one that the setting itself may have."""
+    for name, settings in config["model_settings"].items():
+        for key, values in settings.get("grid", {}).items():
+            for value in values:
+                point = {**{other: old for other, old in settings.items() if other != "grid"}, key: value}
+                of_model = jsonschema.Draft202012Validator({**rules["$defs"]["model"], "$defs": rules["$defs"]})
+                for error in sorted(of_model.iter_errors(point), key=_place):
+                    for line in _explain(error):
+                        yield f"model_settings.{name}.grid: {line}"
+                if "heads" in point and point["hidden_size"] % point["heads"]:
+                    yield f"model_settings.{name}.grid: hidden_size {point['hidden_size']} is not a multiple of heads {point['heads']}"
 
 
 def _is_encoding(name: str) -> bool:

@@ -293,6 +293,26 @@ def test_each_run_knows_what_it_is(finished: Path):
     assert len(curve) == 3 and best.iloc[-1]["validation_ndcg"] == curve["validation_ndcg"].max()
 
 
+def test_a_grid_is_chosen_on_validation_with_the_first_seed(changed: Path):
+    """Each point trained once, the best on validation taken: its own model for the first seed, its settings for the others."""
+    grid = "model_settings={gru4rec: {grid: {hidden_size: [4, 8], dropout: [0.0, 0.5]}}}"
+    arguments = ("results/table2.csv", "--config", grid, "seeds=[3,4]", "models=[gru4rec]", "baselines=[]")
+    planned = planned_rules(snakemake(changed, "-n", *arguments).stdout)
+    assert (planned["train_grid_point"], planned["choose"], planned["train"]) == (4, 1, 2)
+    done = snakemake(changed, *arguments)
+    assert done.returncode == 0, done.stdout[-4000:]
+    model = changed / "results/tiny/loo/gru4rec"
+    choice = json.loads((model / "choice.json").read_text(encoding="utf-8"))
+    curves = {path.parts[-3]: pd.read_csv(path)["validation_ndcg"].max() for path in model.glob("grid/*/seed=3/learning_curve.csv")}
+    assert choice["validation_ndcg"] == pytest.approx(curves) and len(curves) == 4
+    assert choice["point"] == max(choice["validation_ndcg"], key=lambda name: choice["validation_ndcg"][name])
+    taken = model / "grid" / choice["point"] / "seed=3/model.safetensors"
+    assert taken.read_bytes() == (model / "seed=3/model.safetensors").read_bytes()
+    other = json.loads((model / "seed=4/model.json").read_text(encoding="utf-8"))["settings"]
+    assert {key: other[key] for key in choice["settings"]} == choice["settings"]
+    assert planned_rules(snakemake(changed, "-n", *arguments).stdout) == {}
+
+
 @pytest.mark.parametrize("model", ["gru4rec", "bert4rec"])
 def test_a_study_without_an_answer_to_some_questions_completes(changed: Path, model: str):
     """No attention, or no earlier prediction to go back to: tables say n/a, figures say why they are empty."""

@@ -1,5 +1,6 @@
 # What every rules file uses: the checked config, paths, wildcards, and the few functions of wildcards.
 # Parsed again in every cluster job, so nothing heavy (torch, pandas, numpy) may be imported here.
+import itertools
 import json
 import os
 import re
@@ -31,6 +32,7 @@ FIGURES = ["fig1", "fig2", "fig3", "fig4", "fig5", "fig6"]
 CORE = "results/{dataset}/core"
 SPLIT = "results/{dataset}/{split}"
 RUN = "results/{dataset}/{split}/{model}/seed={seed}"
+GRID = "results/{dataset}/{split}/{model}/grid/{point}/seed={seed}"
 RUN_NAME = "{dataset}.{split}.{model}.seed={seed}"
 
 
@@ -39,6 +41,7 @@ wildcard_constraints:
     split="gts|loo",
     model="|".join(map(re.escape, config["model_settings"])),
     seed="[0-9]+",
+    point="[^/]+",
 
 
 def script(name):
@@ -112,9 +115,37 @@ def attempts(megabytes):
 
 
 def model_settings(wildcards):
-    """JSON: what the architecture is built with."""
+    """JSON: what the architecture is built with; at a point of a grid, with that point's values."""
     settings = config["model_settings"][wildcards.model]
-    return json.dumps({key: value for key, value in settings.items() if key not in ("architecture", "training")})
+    own = {key: value for key, value in settings.items() if key not in ("architecture", "training", "grid")}
+    point = getattr(wildcards, "point", None)
+    return json.dumps(own | (grid_points(wildcards.model)[point] if point else {}))
+
+
+def grid_points(model):
+    """Name → settings of each point of a model's grid, in the order of the grid; empty if it has none."""
+    grid = config["model_settings"][model].get("grid", {})
+    points = [dict(zip(grid, values)) for values in itertools.product(*grid.values())] if grid else []
+    return {",".join(f"{key}={value}" for key, value in point.items()): point for point in points}
+
+
+def of_grid(path):
+    """One file of each point of the grid of a model, trained with the first seed."""
+
+    def files(wildcards):
+        known = {key: wildcards[key] for key in ("dataset", "split", "model")} | {"seed": config["seeds"][0]}
+        return [f"{GRID}/{path}".format(point=point, **known) for point in grid_points(wildcards.model)]
+
+    return files
+
+
+def choice(wildcards):
+    """The choice that a training with a grid follows, and with the first seed the models it chose among."""
+    if not grid_points(wildcards.model):
+        return []
+    trained = [of_grid(name)(wildcards) for name in ("model.safetensors", "model.json", "learning_curve.csv")]
+    others = sum(trained, []) if int(wildcards.seed) == config["seeds"][0] else []
+    return [f"results/{wildcards.dataset}/{wildcards.split}/{wildcards.model}/choice.json", *others]
 
 
 def training_settings(wildcards):
