@@ -24,3 +24,4 @@ rule all:
     input:
         expand("results/{table}.{ending}", table=TABLES, ending=["csv", "md", "tex"]),
         expand("results/{figure}.{ending}", figure=FIGURES, ending=["pdf", "png", "csv"]),
+        runs("learning_curve.pdf"),

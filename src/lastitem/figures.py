@@ -19,13 +19,22 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from lastitem.files import write_aside
+from lastitem.runs import Run
 from lastitem.summaries import STUDY_COLUMNS
 
 # Okabe & Ito's palette: told apart with any colour vision; line styles and hatches tell them apart in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 LINES = ("-", "--", ":", "-.")
 MARKERS = ("o", "s", "^", "D", "v", "P")
-DISPLAY_NAMES = {"sasrec": "SASRec", "sasrec-pre": "SASRec (pre)", "gru4rec": "GRU4Rec", "bert4rec": "BERT4Rec", "popularity": "Popularity"}
+DISPLAY_NAMES = {
+    "sasrec": "SASRec",
+    "sasrec-pre": "SASRec (pre)",
+    "gru4rec": "GRU4Rec",
+    "bert4rec": "BERT4Rec",
+    "bsarec": "BSARec",
+    "duorec": "DuoRec",
+    "popularity": "Popularity",
+}
 STYLE = {
     "font.size": 9,
     "axes.titlesize": 9,
@@ -52,6 +61,30 @@ def save(figure: Figure, pdf: str | Path, png: str | Path) -> None:
     with write_aside(png) as aside:
         figure.savefig(aside, dpi=200, metadata={"Software": None})
     plt.close(figure)
+
+
+def learning_curve(curve: pd.DataFrame, this: Run, cutoff: int) -> Figure:
+    """Training loss (left) and validation NDCG (right) of one run by epoch; the line marks the epoch whose state was kept.
+
+    Parameters
+    ----------
+    curve : learning_curve.csv: epoch, updates, loss, validation_ndcg, best.
+    """
+    figure, axis = plt.subplots(figsize=(4.2, 2.6))
+    axis.plot(curve["epoch"], curve["loss"], LINES[0], color=COLOURS[0], marker=MARKERS[0], markersize=2.5)
+    axis.set_xlabel("epoch")
+    axis.set_ylabel("mean training loss per label", color=COLOURS[0])
+    other = axis.twinx()
+    other.plot(curve["epoch"], curve["validation_ndcg"], LINES[1], color=COLOURS[1], marker=MARKERS[1], markersize=2.5)
+    other.set_ylabel(f"validation NDCG@{cutoff}", color=COLOURS[1])
+    other.spines["right"].set_visible(True)
+    kept = "nothing is trained by gradient"
+    if len(curve):
+        best = curve.loc[curve["best"], "epoch"].iloc[-1]
+        axis.axvline(best, color="0.5", linewidth=0.8)
+        kept = f"kept: epoch {best} of {curve['epoch'].iloc[-1]}"
+    axis.set_title(f"{_name(this.model)}, {this.dataset}, {this.split}, seed {this.seed} ({kept})")
+    return figure
 
 
 def fig1(effects: pd.DataFrame, cutoff: int) -> Figure:

@@ -146,7 +146,8 @@ def test_an_edit_of_a_module_reruns_what_imports_it(changed: Path):
     """Figures' style is not the training's business."""
     module = changed / "src/lastitem/figures.py"
     module.write_text(module.read_text(encoding="utf-8").replace('"font.size": 9', '"font.size": 10'))
-    assert set(planned_rules(snakemake(changed, "-n", "all").stdout)) == {f"fig{number}" for number in range(1, 7)} | {"all"}
+    planned = planned_rules(snakemake(changed, "-n", "all").stdout)
+    assert set(planned) == {f"fig{number}" for number in range(1, 7)} | {"learning_curve", "all"}
 
 
 @pytest.mark.parametrize(
@@ -156,7 +157,7 @@ def test_an_edit_of_a_module_reruns_what_imports_it(changed: Path):
         ("cutoffs=[1,10]", {"evaluate", "table2", "fig2"}),
         ("shuffle_repeats=3", {"shuffle", "fig1"}),
         ("map_positions=5", {"decompose", "table3", "fig3"}),
-        ("seeds=[4]", {"train", "evaluate", "shuffle", "decompose", "rescale"} | EVERY_FIGURE_AND_TABLE - {"table1"}),
+        ("seeds=[4]", {"train", "learning_curve", "evaluate", "shuffle", "decompose", "rescale"} | EVERY_FIGURE_AND_TABLE - {"table1"}),
     ],
 )
 def test_a_changed_setting_reruns_what_depends_on_it(finished: Path, change: str, expected: set[str]):
@@ -290,6 +291,7 @@ def test_each_run_knows_what_it_is(finished: Path):
     assert description["settings"]["hidden_size"] == 8 and description["training"]["maximum_epochs"] == 3
     curve = pd.read_csv(run / "learning_curve.csv")
     best = curve[curve["best"]]
+    assert (run / "learning_curve.pdf").stat().st_size and (run / "learning_curve.png").stat().st_size
     assert len(curve) == 3 and best.iloc[-1]["validation_ndcg"] == curve["validation_ndcg"].max()
 
 

@@ -1,10 +1,11 @@
 # Needs: the parts of a split.
 # Makes: results/{dataset}/{split}/{model}/seed={seed}/model.safetensors, model.json, learning_curve.csv; where a model has a grid,
-# first the same for each of its points under grid/{point}/, and choice.json.
+# first the same for each of its points under grid/{point}/, and choice.json. learning_curve.pdf and .png of each run.
 
 
 localrules:
     choose,
+    learning_curve,
 
 
 rule train:
@@ -91,3 +92,24 @@ rule choose:
         seed=config["seeds"][0],
     shell:
         "python {input.script:q} --points {params.points:q} --curves {input.curves:q} --seed {params.seed} --out {output:q} 2>&1 | tee {log:q}"
+
+
+rule learning_curve:
+    input:
+        script=script("plot_learning_curve.py"),
+        modules=modules("plot_learning_curve.py"),
+        curve=f"{RUN}/learning_curve.csv",
+    output:
+        pdf=f"{RUN}/learning_curve.pdf",
+        png=f"{RUN}/learning_curve.png",
+    log:
+        f"logs/learning_curve/{RUN_NAME}.log",
+    benchmark:
+        f"logs/learning_curve/{RUN_NAME}.tsv"
+    conda:
+        ENVIRONMENT
+    params:
+        cutoff=config["headline_cutoff"],
+    shell:
+        "python {input.script:q} --dataset {wildcards.dataset:q} --split {wildcards.split} --model {wildcards.model:q}"
+        " --seed {wildcards.seed} --curve {input.curve:q} --cutoff {params.cutoff} --pdf {output.pdf:q} --png {output.png:q} > {log:q} 2>&1"
