@@ -17,7 +17,6 @@ import argparse
 import hashlib
 import itertools
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -29,6 +28,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
+from memory import peak_mib
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
@@ -163,7 +163,7 @@ def run_here(way: str, path: Path) -> None:
 
     def clock(step: str) -> None:
         marks[step] = time.perf_counter()
-        memory[step] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        memory[step] = peak_mib()
 
     outputs = {"lastitem": run_lastitem, "pandas": run_pandas}[way](path, clock)
     steps = list(marks)

@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -30,6 +29,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from memory import peak_mib
 from numpy.typing import NDArray
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
@@ -180,7 +180,7 @@ def large_catalogue() -> dict[str, float]:
     optimizer = torch.optim.Adam(model.parameters(), fused=True)
     began = time.perf_counter()
     update(model, optimizer, sequences, np.arange(BATCH), TrainingSettings(batch_size=BATCH), torch.Generator().manual_seed(0), "cpu")
-    return {"seconds": time.perf_counter() - began, "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+    return {"seconds": time.perf_counter() - began, "peak_mib": peak_mib()}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
