@@ -421,7 +421,10 @@ def test_a_state_of_other_code_is_not_used(killed, expected, tmp_path, monkeypat
 
 
 def test_a_model_without_epochs_needs_no_state(tmp_path):
-    whole(tmp_path / "popularity", architecture="popularity", settings="{}")
+    folder = tmp_path / "popularity"
+    whole(folder, architecture="popularity", settings="{}")
+    assert (folder / "model.safetensors").is_file()
+    assert not list(folder.glob("*unfinished*")) and not list(folder.glob("*state*"))
 
 
 # Divergence

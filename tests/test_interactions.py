@@ -24,6 +24,7 @@ import torch
 import core_filter as core_filter_script
 from lastitem import interactions
 from lastitem.errors import InputError
+from lastitem.ids import NumberEncoder, TextEncoder
 from lastitem.interactions import core_filter, read_interactions, statistics, write_core
 from lastitem.models.registry import build
 from lastitem.ranking import rank
@@ -302,10 +303,10 @@ class TestEncoding:
     @pytest.mark.parametrize("text", [True, False])
     def test_many_distinct_ids_in_many_batches_keep_their_codes(self, monkeypatch, text):
         """Texts are merged several times in between; later batches bring known ids back."""
-        monkeypatch.setattr(interactions, "_MERGED_AT", 2000)
+        monkeypatch.setattr("lastitem.ids.MERGED_AT", 2000)
         generator = np.random.default_rng(6)
         batches = [generator.integers(0, 15_000, 1000) for _ in range(60)]
-        encoder = interactions._TextEncoder() if text else interactions._NumberEncoder()
+        encoder = TextEncoder() if text else NumberEncoder()
         known = set()
         for batch in batches:
             encoder.add(pa.array(batch).cast(pa.string()) if text else pa.array(batch))
@@ -333,8 +334,8 @@ class TestEncoding:
         """Narrow and wide ranges, negative numbers (which sort as text) and the ends of each type, over two batches."""
         found = []
         for encoder, column in (
-            (interactions._NumberEncoder(), pa.array(numbers, kind)),
-            (interactions._TextEncoder(), pa.array([str(number) for number in numbers])),
+            (NumberEncoder(), pa.array(numbers, kind)),
+            (TextEncoder(), pa.array([str(number) for number in numbers])),
         ):
             encoder.add(column[:2])
             encoder.add(column[2:])

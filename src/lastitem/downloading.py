@@ -229,6 +229,7 @@ class _Partial:
 
     @property
     def size(self) -> int:
+        """Bytes so far."""
         return os.fstat(self._file.fileno()).st_size
 
     def note(self) -> dict[str, Any]:
@@ -245,6 +246,7 @@ class _Partial:
         write_json(self._note, note)
 
     def append(self, block: bytes) -> None:
+        """Write behind what is there; InputError if the disk will not take it."""
         view = memoryview(block)
         try:
             while view:
@@ -256,14 +258,17 @@ class _Partial:
             ) from None
 
     def clear(self) -> None:
+        """Drop everything: the next transfer starts anew."""
         self._file.truncate(0)
         self._note.unlink(missing_ok=True)
 
     def finish(self, out: Path) -> None:
+        """Give the whole, verified file its name."""
         self._note.unlink(missing_ok=True)
         os.replace(self.path, out)
 
     def close(self) -> None:
+        """Let go of the file and its lock; an empty one is removed."""
         # After finish() the hidden name is free, and may be another process's already.
         if self.size == 0 and self._is_current(self._file):
             self.clear()
