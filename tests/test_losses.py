@@ -251,7 +251,7 @@ def test_e7_e13_extra_padding_changes_neither_loss_nor_gradient(loss):
         wide = Batch(functional.pad(batch.items, (0, 7)), batch.length, functional.pad(batch.labelled, (0, 7)), batch.label, batch.negative)
         values = []
         for each in (batch, wide):
-            found = loss_of(model, each, settings)
+            found = loss_of(model, [each], settings)
             values.append((found.detach(), gradients(found, *model.parameters())))
         torch.testing.assert_close(values[1], values[0])
 
@@ -260,8 +260,8 @@ def test_e13_the_loss_is_the_sum_over_sequences():
     """A short sequence costs the same alone and beside a long one, so its padding is no target and no context."""
     for model in models()[:3]:
         sequences = sequences_of(HISTORIES)
-        together = loss_of(model, make_batch(model, sequences, np.arange(6), SOFTMAX, torch.Generator()), SOFTMAX)
-        alone = [loss_of(model, make_batch(model, sequences, np.array([i]), SOFTMAX, torch.Generator()), SOFTMAX) for i in range(6)]
+        together = loss_of(model, [make_batch(model, sequences, np.arange(6), SOFTMAX, torch.Generator())], SOFTMAX)
+        alone = [loss_of(model, [make_batch(model, sequences, np.array([i]), SOFTMAX, torch.Generator())], SOFTMAX) for i in range(6)]
         torch.testing.assert_close(torch.stack(alone).sum(), together)
 
 
@@ -269,7 +269,7 @@ def test_softmax_loss_of_a_model_by_hand():
     """Position i of a history is asked for item i + 1, nothing else: −log softmax summed over positions in a loop."""
     for model in models()[:3]:
         history = [3, 1, 4, 1, 5]
-        found = loss_of(model, make_batch(model, sequences_of([history]), np.array([0]), SOFTMAX, torch.Generator()), SOFTMAX)
+        found = loss_of(model, [make_batch(model, sequences_of([history]), np.array([0]), SOFTMAX, torch.Generator())], SOFTMAX)
         expected = 0.0
         for place in range(1, 5):
             items, length = torch.tensor([history[:place]]), torch.tensor([place])
@@ -297,7 +297,7 @@ def test_the_gradient_is_that_of_the_mean_over_labels():
     """``update`` divides the sum by the number of labels of the whole batch, not of each group."""
     model = models()[0]
     batch = make_batch(model, sequences_of(HISTORIES), np.arange(6), SOFTMAX, torch.Generator())
-    expected = gradients(loss_of(model, batch, SOFTMAX) / len(batch.label), *model.parameters())
+    expected = gradients(loss_of(model, [batch], SOFTMAX) / len(batch.label), *model.parameters())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
     update(model, optimizer, sequences_of(HISTORIES), np.arange(6), TrainingSettings(length_groups=3), torch.Generator(), "cpu")
     torch.testing.assert_close([parameter.grad for parameter in model.parameters()], list(expected))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -178,16 +178,18 @@ def make_batch(
     return Batch(items, length, labelled, label[labelled], negative)
 
 
-def loss_of(model: SequenceModel, batch: Batch, settings: TrainingSettings) -> Tensor:
-    """Sum of the loss over the labelled positions; only those are projected onto the catalogue."""
+def loss_of(model: SequenceModel, batches: Sequence[Batch], settings: TrainingSettings) -> Tensor:
+    """Sum of the loss over the labelled positions of all groups; only those are projected onto the catalogue, all at once."""
     encode = model.restore if isinstance(model, BERT4Rec) else model.encode
-    hidden = encode(batch.items, batch.length)[batch.labelled]
-    if batch.negative is None:
-        return softmax_cross_entropy(hidden, model.item_vectors(), batch.label)
+    hidden = torch.cat([encode(batch.items, batch.length, at=batch.labelled.flatten().nonzero()[:, 0]) for batch in batches])
+    label = torch.cat([batch.label for batch in batches])
+    if settings.loss == "softmax":
+        return softmax_cross_entropy(hidden, model.item_vectors(), label)
+    negative = torch.cat([batch.negative for batch in batches if batch.negative is not None])
     if settings.loss == "gbce":
-        return generalized_binary_cross_entropy(hidden, model.item_vectors(), batch.label, batch.negative, settings.calibration)
+        return generalized_binary_cross_entropy(hidden, model.item_vectors(), label, negative, settings.calibration)
     sampled = {"bce": binary_cross_entropy, "sampled_softmax": sampled_softmax_cross_entropy}[settings.loss]
-    return sampled(hidden, model.item_vectors(), batch.label, batch.negative)
+    return sampled(hidden, model.item_vectors(), label, negative)
 
 
 def update(
@@ -201,23 +203,18 @@ def update(
 ) -> tuple[float, int]:
     """One optimizer step on the sequences at ``index``; returns the summed loss and the number of labels.
 
-    The batch is cut into groups of similar length whose gradients add up to that of the whole batch.
+    The batch is encoded in groups of similar length; the loss and its gradient are those of the whole batch.
     """
     groups = _length_groups(sequences, index, settings.length_groups)
-    batches = [make_batch(model, sequences, group, settings, generator) for group in groups]
+    batches = [make_batch(model, sequences, group, settings, generator).to(device) for group in groups]
     labels = sum(len(batch.label) for batch in batches)
     optimizer.zero_grad(set_to_none=True)
-    total = 0.0
-    for batch in batches:
-        loss = loss_of(model, batch.to(device), settings)
-        (loss / labels).backward()
-        total += loss.item()
+    loss = loss_of(model, batches, settings) / labels
     if isinstance(model, DuoRec) and (model.unsupervised_weight or model.supervised_weight):
-        contrast = contrastive_loss(model, sequences, np.concatenate(groups), settings, generator, device)
-        contrast.backward()
-        total += contrast.item() * labels
+        loss = loss + contrastive_loss(model, sequences, np.concatenate(groups), settings, generator, device)
+    loss.backward()
     optimizer.step()
-    return total, labels
+    return loss.item() * labels, labels
 
 
 def contrastive_loss(
@@ -240,8 +237,8 @@ def contrastive_loss(
         for group in _length_groups(inputs, np.arange(len(inputs)), settings.length_groups):
             items, length, _, _ = next_item_batch(inputs, group, model.maximum_length)
             items, length = items.to(device), length.to(device)
-            hidden = model.encode(items, length)
-            pieces.append(hidden[torch.arange(len(group), device=device), model.readout(length)])
+            rows = torch.arange(len(group), device=device)
+            pieces.append(model.encode(items, length, at=rows * items.shape[1] + model.readout(length)))
             places.append(group)
         return torch.cat(pieces)[torch.from_numpy(np.argsort(np.concatenate(places))).to(device)]
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from lastitem.models.bsarec import BSARec, FrequencyFilter
+from lastitem.models.bsarec import BSARec, FrequencyFilter, low_pass_matrix
 from lastitem.ranking import rank
 from lastitem.sequences import pad
 from lastitem.training import TrainingSettings, loss_of, make_batch, train, update
@@ -30,8 +30,8 @@ def model_of(seed=0, **settings):
     return draw_parameters(BSARec(ITEMS, **{"maximum_length": LENGTH, "hidden_size": SIZE, "heads": 2, **settings}), seed)
 
 
-def filter_of(cutoff, dropout=0.0, size=SIZE):
-    return draw_parameters(FrequencyFilter(size, cutoff, dropout, 1e-12), seed=cutoff).double()
+def filter_of(cutoff, dropout=0.0, length=8):
+    return draw_parameters(FrequencyFilter(length, SIZE, cutoff, dropout, 1e-12), seed=cutoff).double()
 
 
 def literal_low(x, cutoff):
@@ -79,7 +79,7 @@ def literal(model, history, cutoff, share, scale=1.0):
 @torch.no_grad()
 def test_filter_by_hand(cutoff, low):
     """Positions 1, 2, 3, 6: the mean is 3; the alternating part, −1, 1, −1, 1, is the highest frequency and the first to go."""
-    layer = FrequencyFilter(1, cutoff, 0.0, 1e-12)
+    layer = FrequencyFilter(4, 1, cutoff, 0.0, 1e-12)
     layer.norm = nn.Identity()
     layer.beta.fill_(-2.0)
     found = layer(torch.tensor([1.0, 2.0, 3.0, 6.0]).view(1, 4, 1)).flatten().tolist()
@@ -91,14 +91,24 @@ def test_filter_by_hand(cutoff, low):
 @torch.no_grad()
 def test_filter_equals_sums_of_cosines(length, cutoff):
     """Odd and even lengths; from the mean alone to every frequency and beyond; each sequence and dimension for itself."""
-    layer = filter_of(cutoff)
+    layer = filter_of(cutoff, length=length)
     x = torch.randn(3, length, SIZE, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     found = layer(x)
     for row in range(3):
         torch.testing.assert_close(found[row], literal_filter(layer, x[row], cutoff), rtol=0, atol=1e-10)
+    at = torch.tensor([0, length, 3 * length - 1])
+    torch.testing.assert_close(layer(x, at), found.flatten(0, 1)[at])
     if cutoff // 2 >= length // 2:
         layer.beta.add_(1.0)
         torch.testing.assert_close(layer(x), found), "with every frequency in the low part β has nothing to scale"
+
+
+@pytest.mark.parametrize(("length", "cutoff"), [(7, 5), (8, 5), (8, 8), (50, 5)])
+def test_low_pass_equals_the_fourier_transform(length, cutoff):
+    x = torch.randn(2, length, SIZE, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    spectrum = torch.fft.rfft(x, dim=1)
+    spectrum[:, cutoff // 2 + 1 :] = 0
+    torch.testing.assert_close(low_pass_matrix(length, cutoff // 2 + 1) @ x, torch.fft.irfft(spectrum, n=length, dim=1))
 
 
 def test_filter_drops_the_filtered_part_only():
@@ -234,7 +244,7 @@ def test_sizes_of_the_authors_are_the_defaults():
     """Their Beauty setting: length 50, α 0.7, c 5, one head (mission §2)."""
     model = BSARec(ITEMS)
     assert (model.maximum_length, len(model.blocks), model.blocks[0].attention.heads) == (50, 2, 1)
-    assert all(block.other_share == 0.7 and block.other_branch.bins == 3 for block in model.blocks)
+    assert all(block.other_share == 0.7 and round(float(block.other_branch.low_pass.trace())) == 5 for block in model.blocks)
 
 
 # Prefix samples
@@ -274,7 +284,7 @@ def test_the_loss_of_prefixes_by_hand():
     model = model_of().double()
     histories = [[3, 1, 4, 1, 5], [9, 2], list(range(1, LENGTH + 4))]
     samples = sequences_of(histories).prefixes()
-    found = loss_of(model, make_batch(model, samples, np.arange(len(samples)), SOFTMAX, torch.Generator()), SOFTMAX)
+    found = loss_of(model, [make_batch(model, samples, np.arange(len(samples)), SOFTMAX, torch.Generator())], SOFTMAX)
     expected = 0.0
     for history in histories:
         for place in range(1, len(history)):

@@ -46,6 +46,11 @@ class BlockTrace:
     norm_epsilon: float
 
 
+def positions_at(x: Tensor, at: Tensor | None) -> Tensor:
+    """The vectors [n, d] of x [B, L, d] at the positions ``at``, int64 [n], numbered row by row; all of x if it is None."""
+    return x if at is None else x.flatten(0, 1).index_select(0, at)
+
+
 class MultiHeadAttention(nn.Module):
     """Scaled dot-product attention with H heads (Vaswani et al. 2017, Section 3.2.2)."""
 
@@ -59,7 +64,7 @@ class MultiHeadAttention(nn.Module):
         self.output = nn.Linear(hidden_size, hidden_size)
 
     def forward(
-        self, query: Tensor, source: Tensor, mask: Tensor | None, want_weights: bool = False
+        self, query: Tensor, source: Tensor, mask: Tensor | None, want_weights: bool = False, at: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None, Tensor]:
         """Attend from ``query`` to ``source``.
 
@@ -68,10 +73,12 @@ class MultiHeadAttention(nn.Module):
         query, source : [B, L, d].
         mask : bool, broadcastable to [B, H, L, L], True where attention is allowed; None means causal.
         want_weights : also return the weights, computed by the plain formula instead of a fused kernel.
+        at : int64 [n], see :func:`positions_at`: only these positions are projected.
 
         Returns
         -------
-        output [B, L, d] (output projection and bias included), weights [B, H, L, L] or None, values [B, H, L, d/H].
+        output [B, L, d], or [n, d] with ``at`` (output projection and bias included), weights [B, H, L, L] or None,
+        values [B, H, L, d/H].
         """
         batch, length, hidden_size = query.shape
         split = (batch, length, self.heads, hidden_size // self.heads)
@@ -90,7 +97,8 @@ class MultiHeadAttention(nn.Module):
             mixed = dropout(weights, probability, self.training) @ v
         else:
             mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=probability, is_causal=mask is None)
-        return self.output(mixed.transpose(1, 2).reshape(batch, length, hidden_size)), weights if want_weights else None, v
+        joined = positions_at(mixed.transpose(1, 2).reshape(batch, length, hidden_size), at)
+        return self.output(joined), weights if want_weights else None, v
 
 
 class FeedForward(nn.Module):
@@ -141,14 +149,26 @@ class AttentionBlock(nn.Module):
         # The second normalization sits behind the feed-forward (post) or in front of the attention (pre).
         self.other_norm = nn.LayerNorm(hidden_size, eps=epsilon)
 
-    def forward(self, x: Tensor, mask: Tensor | None, residual_scale: float = 1.0, trace: list[BlockTrace] | None = None) -> Tensor:
-        """Map [B, L, d] to [B, L, d]; with ``trace`` given, append what happened to it."""
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None,
+        residual_scale: float = 1.0,
+        trace: list[BlockTrace] | None = None,
+        at: Tensor | None = None,
+    ) -> Tensor:
+        """Map [B, L, d] to [B, L, d]; with ``trace`` given, append what happened to it.
+
+        With ``at`` (:func:`positions_at`) only the vectors of these positions are computed behind the attention: [n, d].
+        """
         residual = self.other_norm(x) if self.order == "pre" else x
-        attended, weights, values = self.attention(residual, x, mask, want_weights=trace is not None)
+        attended, weights, values = self.attention(residual, x, mask, want_weights=trace is not None, at=at)
+        residual = positions_at(residual, at)
         before = residual_scale * residual + self.attention_dropout(attended)
         h = self.attention_norm(before)
         if trace is not None:
-            assert weights is not None
+            if at is not None or weights is None:
+                raise ValueError("a trace is of all positions")
             output = self.attention.output
             trace.append(
                 BlockTrace(
@@ -166,6 +186,18 @@ class AttentionBlock(nn.Module):
                 )
             )
         if self.other_branch is not None:
-            h = (1 - self.other_share) * h + self.other_share * self.other_branch(x)
+            h = (1 - self.other_share) * h + self.other_share * self.other_branch(x, at)
         out = h + self.feed_forward(h)
         return out if self.order == "pre" else self.other_norm(out)
+
+
+class AttentionBlocks(nn.ModuleList):
+    """Blocks one after another; with ``at``, the last computes these positions only."""
+
+    def forward(
+        self, x: Tensor, mask: Tensor | None, residual_scale: float = 1.0, trace: list[BlockTrace] | None = None, at: Tensor | None = None
+    ) -> Tensor:
+        """Map [B, L, d] to [B, L, d], or to [n, d] at the positions ``at``; the arguments are those of a block."""
+        for block in self:
+            x = block(x, mask, residual_scale, trace, at if block is self[-1] else None)
+        return x

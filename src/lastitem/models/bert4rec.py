@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from lastitem.models.attention import AttentionBlock, BlockTrace
+from lastitem.models.attention import AttentionBlock, AttentionBlocks, BlockTrace
 from lastitem.models.dropout import Dropout
 from lastitem.models.interface import SequenceModel
 from lastitem.sequences import PADDING
@@ -39,7 +39,7 @@ class BERT4Rec(SequenceModel):
         self.position = nn.Embedding(maximum_length, hidden_size)
         self.input_norm = nn.LayerNorm(hidden_size, eps=1e-12)
         self.dropout = Dropout(dropout)
-        self.blocks = nn.ModuleList(
+        self.blocks = AttentionBlocks(
             AttentionBlock(hidden_size, heads, 2 * hidden_size, dropout, "post", activation="gelu", epsilon=1e-12) for _ in range(blocks)
         )
         self.output = nn.Sequential(nn.Linear(hidden_size, hidden_size), nn.GELU(), nn.LayerNorm(hidden_size, eps=1e-12))
@@ -54,22 +54,36 @@ class BERT4Rec(SequenceModel):
         """The mask stands right behind the last item."""
         return length
 
-    def encode(self, items: Tensor, length: Tensor, *, residual_scale: float = 1.0, trace: list[BlockTrace] | None = None) -> Tensor:
+    def encode(
+        self,
+        items: Tensor,
+        length: Tensor,
+        *,
+        residual_scale: float = 1.0,
+        trace: list[BlockTrace] | None = None,
+        at: Tensor | None = None,
+    ) -> Tensor:
         """See :meth:`SequenceModel.encode`; appends the mask, so the output is [B, L + 1, d]."""
         masked = torch.cat((items, items.new_full((len(items), 1), PADDING)), dim=1)
         masked.scatter_(1, length[:, None], self.mask)
-        return self.restore(masked, length + 1, residual_scale=residual_scale, trace=trace)
+        return self.restore(masked, length + 1, residual_scale=residual_scale, trace=trace, at=at)
 
-    def restore(self, items: Tensor, length: Tensor, *, residual_scale: float = 1.0, trace: list[BlockTrace] | None = None) -> Tensor:
+    def restore(
+        self,
+        items: Tensor,
+        length: Tensor,
+        *,
+        residual_scale: float = 1.0,
+        trace: list[BlockTrace] | None = None,
+        at: Tensor | None = None,
+    ) -> Tensor:
         """Encode inputs in which masks already stand: int64 [B, L] → float [B, L, d]."""
         positions = torch.arange(items.shape[1], device=items.device)
         x = self.dropout(self.input_norm(self.embedding(items) + self.position(positions)))
         real = positions < length[:, None]
         # Without padding no mask is needed, and attention can take its fastest path.
         allowed = real[:, None, None, :] if not bool(real.all()) else real.new_ones(1, 1, 1, 1)
-        for block in self.blocks:
-            x = block(x, allowed, residual_scale, trace)
-        return self.output(x)
+        return self.output(self.blocks(x, allowed, residual_scale, trace, at))
 
     def item_vectors(self) -> Tensor:
         """See :meth:`SequenceModel.item_vectors`; the mask's row is left out."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 
-from lastitem.models.attention import AttentionBlock, BlockTrace
+from lastitem.models.attention import AttentionBlock, AttentionBlocks, BlockTrace, positions_at
 from lastitem.models.dropout import Dropout
 from lastitem.models.interface import SequenceModel
 from lastitem.sequences import PADDING
@@ -14,23 +16,36 @@ from lastitem.sequences import PADDING
 class FrequencyFilter(nn.Module):
     """F = LN(x + dropout(low + β²·(x − low))): low is x without its higher frequencies, β is learned per dimension.
 
-    ``low`` keeps the first ⌊c/2⌋ + 1 bins of the real Fourier transform over the positions (BSARec, Section 4.2).
+    ``low`` keeps the first ⌊c/2⌋ + 1 bins of the real Fourier transform over the L positions (BSARec, Section 4.2). Leaving
+    out bins is a linear map of the positions, so one product with a fixed [L, L] matrix does it.
     """
 
-    def __init__(self, hidden_size: int, cutoff: int, dropout: float, epsilon: float) -> None:
+    low_pass: Tensor
+
+    def __init__(self, length: int, hidden_size: int, cutoff: int, dropout: float, epsilon: float) -> None:
         super().__init__()
-        self.bins = cutoff // 2 + 1
+        self.register_buffer("low_pass", low_pass_matrix(length, cutoff // 2 + 1), persistent=False)
         self.beta = nn.Parameter(torch.randn(hidden_size))
         self.dropout = Dropout(dropout)
         self.norm = nn.LayerNorm(hidden_size, eps=epsilon)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Map [B, L, d] to [B, L, d]."""
-        spectrum = torch.fft.rfft(x, dim=1, norm="ortho")
-        kept = torch.zeros_like(spectrum)
-        kept[:, : self.bins] = spectrum[:, : self.bins]
-        low = torch.fft.irfft(kept, n=x.shape[1], dim=1, norm="ortho")
+    def forward(self, x: Tensor, at: Tensor | None = None) -> Tensor:
+        """Map [B, L, d] to [B, L, d], or to [n, d] at the positions ``at``."""
+        low, x = positions_at(self.low_pass.to(x.dtype) @ x, at), positions_at(x, at)
         return self.norm(x + self.dropout(low + self.beta**2 * (x - low)))
+
+
+def low_pass_matrix(length: int, bins: int) -> Tensor:
+    """float64 [L, L]: inverse transform · (the first ``bins`` bins of) the real Fourier transform of length L.
+
+    Entry (i, j) is (1 + 2 Σ_k cos(2πk(i − j)/L)) / L over the kept k ≥ 1; the bin at L/2 is its own conjugate and counts once.
+    """
+    place = torch.arange(length, dtype=torch.float64)
+    apart = place[:, None] - place
+    total = torch.ones_like(apart)
+    for k in range(1, min(bins, length // 2 + 1)):
+        total += (1 if 2 * k == length else 2) * torch.cos(2 * math.pi * k * apart / length)
+    return total / length
 
 
 class BSARec(SequenceModel):
@@ -60,7 +75,7 @@ class BSARec(SequenceModel):
         self.position = nn.Embedding(maximum_length, hidden_size)
         self.input_norm = nn.LayerNorm(hidden_size, eps=1e-12)
         self.dropout = Dropout(dropout)
-        self.blocks = nn.ModuleList(
+        self.blocks = AttentionBlocks(
             AttentionBlock(
                 hidden_size,
                 heads,
@@ -69,7 +84,7 @@ class BSARec(SequenceModel):
                 "post",
                 activation="gelu",
                 epsilon=1e-12,
-                other_branch=FrequencyFilter(hidden_size, filter_cutoff, dropout, 1e-12),
+                other_branch=FrequencyFilter(maximum_length, hidden_size, filter_cutoff, dropout, 1e-12),
                 other_share=filter_share,
             )
             for _ in range(blocks)
@@ -84,7 +99,15 @@ class BSARec(SequenceModel):
         """Inputs end at the fixed length, so they begin ``length`` before it."""
         return self.maximum_length - length
 
-    def encode(self, items: Tensor, length: Tensor, *, residual_scale: float = 1.0, trace: list[BlockTrace] | None = None) -> Tensor:
+    def encode(
+        self,
+        items: Tensor,
+        length: Tensor,
+        *,
+        residual_scale: float = 1.0,
+        trace: list[BlockTrace] | None = None,
+        at: Tensor | None = None,
+    ) -> Tensor:
         """See :meth:`SequenceModel.encode`; the output is [B, maximum_length, d], its end aligned with the inputs' ends."""
         place = torch.arange(self.maximum_length, device=items.device)
         source = place - (self.maximum_length - length[:, None])
@@ -93,9 +116,7 @@ class BSARec(SequenceModel):
         # Padding attends to itself only: a row without any source would have no softmax.
         allowed = (moved != PADDING)[:, None, None, :] | (place == place[:, None])
         allowed = allowed & (place <= place[:, None])
-        for block in self.blocks:
-            x = block(x, allowed, residual_scale, trace)
-        return x
+        return self.blocks(x, allowed, residual_scale, trace, at)
 
     def item_vectors(self) -> Tensor:
         """See :meth:`SequenceModel.item_vectors`."""

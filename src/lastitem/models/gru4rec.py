@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from lastitem.models.attention import BlockTrace
+from lastitem.models.attention import BlockTrace, positions_at
 from lastitem.models.dropout import Dropout
 from lastitem.models.interface import SequenceModel
 from lastitem.sequences import PADDING
@@ -28,12 +28,20 @@ class GRU4Rec(SequenceModel):
         self.initialize(embedding_deviation=hidden_size**-0.5)
         nn.init.normal_(self.output.weight, std=hidden_size**-0.5)
 
-    def encode(self, items: Tensor, length: Tensor, *, residual_scale: float = 1.0, trace: list[BlockTrace] | None = None) -> Tensor:
+    def encode(
+        self,
+        items: Tensor,
+        length: Tensor,
+        *,
+        residual_scale: float = 1.0,
+        trace: list[BlockTrace] | None = None,
+        at: Tensor | None = None,
+    ) -> Tensor:
         """See :meth:`SequenceModel.encode`; the output is [B, L, d]. There is no attention to scale or trace."""
         if residual_scale != 1.0 or trace is not None:
             raise ValueError("GRU4Rec has no attention block, so no residual scale and no trace")
         hidden, _ = self.gru(self.dropout(self.embedding(items)))
-        return self.output(self.dropout(hidden))
+        return self.output(self.dropout(positions_at(hidden, at)))
 
     def item_vectors(self) -> Tensor:
         """See :meth:`SequenceModel.item_vectors`."""

@@ -43,7 +43,15 @@ class SequenceModel(nn.Module):
         """Whether the decomposition and the residual scale have a meaning."""
         return self.attention_blocks > 0
 
-    def encode(self, items: Tensor, length: Tensor, *, residual_scale: float = 1.0, trace: list[BlockTrace] | None = None) -> Tensor:
+    def encode(
+        self,
+        items: Tensor,
+        length: Tensor,
+        *,
+        residual_scale: float = 1.0,
+        trace: list[BlockTrace] | None = None,
+        at: Tensor | None = None,
+    ) -> Tensor:
         """Encode right-padded inputs.
 
         Parameters
@@ -51,10 +59,12 @@ class SequenceModel(nn.Module):
         items : int64 [B, L], 0 behind the end.   length : int64 [B].
         residual_scale : λ of every attention block.
         trace : a list to which each attention block appends its trace.
+        at : int64 [n], positions of the output, numbered row by row (:func:`lastitem.models.attention.positions_at`): what
+            only other positions need is not computed. Not together with ``trace``.
 
         Returns
         -------
-        float [B, L', d] with L' ≥ L; the read-out is at :meth:`readout`.
+        float [B, L', d] with L' ≥ L, the read-out at :meth:`readout`; with ``at`` the vectors [n, d] of these positions.
         """
         raise TypeError(f"{type(self).__name__} does not encode")
 

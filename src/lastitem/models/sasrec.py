@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from lastitem.models.attention import AttentionBlock, BlockTrace
+from lastitem.models.attention import AttentionBlock, AttentionBlocks, BlockTrace
 from lastitem.models.dropout import Dropout
 from lastitem.models.interface import SequenceModel
 from lastitem.sequences import PADDING
@@ -37,17 +37,23 @@ class SASRec(SequenceModel):
         self.position = nn.Embedding(maximum_length, hidden_size)
         self.dropout = Dropout(dropout)
         self.input_norm = nn.LayerNorm(hidden_size, eps=1e-8) if block_order == "post" else nn.Identity()
-        self.blocks = nn.ModuleList(AttentionBlock(hidden_size, heads, hidden_size, dropout, block_order) for _ in range(blocks))
+        self.blocks = AttentionBlocks(AttentionBlock(hidden_size, heads, hidden_size, dropout, block_order) for _ in range(blocks))
         self.output_norm = nn.LayerNorm(hidden_size, eps=1e-8)
         self.initialize()
 
-    def encode(self, items: Tensor, length: Tensor, *, residual_scale: float = 1.0, trace: list[BlockTrace] | None = None) -> Tensor:
+    def encode(
+        self,
+        items: Tensor,
+        length: Tensor,
+        *,
+        residual_scale: float = 1.0,
+        trace: list[BlockTrace] | None = None,
+        at: Tensor | None = None,
+    ) -> Tensor:
         """See :meth:`SequenceModel.encode`; the output is [B, L, d]."""
         x = self.embedding(items) * self.embedding.embedding_dim**0.5
         x = self.input_norm(self.dropout(x + self.position(torch.arange(items.shape[1], device=items.device))))
-        for block in self.blocks:
-            x = block(x, None, residual_scale, trace)
-        return self.output_norm(x)
+        return self.output_norm(self.blocks(x, None, residual_scale, trace, at))
 
     def item_vectors(self) -> Tensor:
         """See :meth:`SequenceModel.item_vectors`."""
