@@ -16,6 +16,7 @@ import torch
 
 from lastitem.files import write_parquet
 from lastitem.interactions import Interactions, read_interactions
+from lastitem.models.attention import positions_at
 from lastitem.models.interface import SequenceModel
 from lastitem.sequences import HeldOut
 from lastitem.splits import part_table
@@ -212,8 +213,8 @@ class TableModel(SequenceModel):
         super().__init__(table.shape[1], maximum_length)
         self.register_buffer("table", torch.as_tensor(table, dtype=torch.float32))
 
-    def encode(self, items, length, *, residual_scale=1.0, trace=None):
-        return self.table[items]
+    def encode(self, items, length, *, residual_scale=1.0, trace=None, at=None):
+        return positions_at(self.table[items], at)
 
     def item_vectors(self):
         return torch.eye(self.items)

@@ -60,7 +60,7 @@ def test_f13_mean_is_over_users_not_over_batches():
     items = 8
     histories, targets = [[1]] * 1024 + [[2]], [3] * 1024 + [2]
     cases = literal.held_out(histories, targets)
-    found = rank(literal.TableModel(literal.copying_table(items)), cases, filter_seen=False, chunk_rows=1024)
+    found = rank(literal.TableModel(literal.copying_table(items)), cases, filter_seen=False)
     hits = per_user("hr", found.target[:, 0], 1)
     assert hits.tolist() == [0] * 1024 + [1]
     assert hits.mean() == pytest.approx(1 / 1025)

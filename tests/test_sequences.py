@@ -17,7 +17,7 @@ import torch
 
 from lastitem.errors import InputError
 from lastitem.models.registry import build
-from lastitem.sequences import Sequences, batches_by_length, pad, read_held_out, read_training
+from lastitem.sequences import Sequences, pad, read_held_out, read_training, tiles
 from tests import literal
 
 torch.set_num_threads(1)
@@ -173,33 +173,46 @@ class TestPad:
         assert not torch.allclose(read[1], read[2], atol=1e-4)
 
 
-class TestBatches:
-    def test_every_sequence_once_within_the_bounds(self):
+class TestTiles:
+    def test_every_sequence_once_in_tiles_of_fixed_shapes(self):
+        """The shape of a tile follows from the length of its sequences alone; only the filling repeats one."""
         generator = np.random.default_rng(3)
-        for _ in range(100):
-            length = generator.integers(1, 40, generator.integers(1, 60))
+        rows_of = {}
+        for _ in range(200):
+            length = generator.integers(1, 40, generator.integers(1, 300))
             end = np.cumsum(length)
             sequences = Sequences(np.ones(end[-1], dtype=np.int32), end - length, end, np.arange(len(length), dtype=np.int32))
-            maximum, rows, positions = (int(generator.integers(1, high)) for high in (50, 20, 200))
-            batches = list(batches_by_length(sequences, maximum, rows, positions))
-            assert sorted(np.concatenate(batches).tolist()) == list(range(len(length)))
+            maximum = int(generator.integers(1, 50))
             kept = np.minimum(length, maximum)
-            for index in batches:
-                assert 1 <= len(index) <= rows
-                assert len(index) == 1 or len(index) * kept[index].max() <= positions
-            assert (np.diff(np.concatenate([kept[index] for index in batches])) >= 0).all()
+            found = list(tiles(sequences, maximum))
+            assert sorted(np.concatenate([tile.index[: tile.count] for tile in found]).tolist()) == list(range(len(length)))
+            for tile in found:
+                assert kept[tile.index].max() <= tile.width <= maximum
+                assert (tile.index[tile.count :] == tile.index[tile.count - 1]).all()
+                assert {min(maximum, width_by_hand(int(n))) for n in kept[tile.index]} == {tile.width}
+                assert rows_of.setdefault(tile.width, len(tile.index)) == len(tile.index)
+            assert (np.diff(np.concatenate([kept[tile.index[: tile.count]] for tile in found])) >= 0).all()
 
-    def test_batches_hold_the_same_users_whatever_the_order_of_the_file(self):
+    def test_long_inputs_come_in_fewer_rows(self):
+        for length, rows in ((1, 64), (256, 64), (257, 42), (1024, 16), (100_000, 8)):
+            sequences = Sequences(np.ones(length, dtype=np.int32), np.array([0]), np.array([length]), np.array([0], dtype=np.int32))
+            (tile,) = tiles(sequences, 200_000)
+            assert (len(tile.index), tile.count) == (rows, 1)
+
+    def test_tiles_hold_the_same_users_whatever_the_order_of_the_file(self):
         generator = np.random.default_rng(4)
-        length = generator.integers(1, 9, 50)
+        length = generator.integers(1, 9, 500)
         end = np.cumsum(length)
-        sequences = Sequences(np.ones(end[-1], dtype=np.int32), end - length, end, np.arange(50, dtype=np.int32))
-        shuffled = sequences.select(generator.permutation(50))
+        sequences = Sequences(np.ones(end[-1], dtype=np.int32), end - length, end, np.arange(500, dtype=np.int32))
+        shuffled = sequences.select(generator.permutation(500))
         for maximum in (3, 100):
-            first, second = (
-                [source.user[index].tolist() for index in batches_by_length(source, maximum, 7, 30)] for source in (sequences, shuffled)
-            )
+            first, second = ([source.user[tile.index].tolist() for tile in tiles(source, maximum)] for source in (sequences, shuffled))
             assert first == second
 
-    def test_no_sequences_no_batches(self):
-        assert list(batches_by_length(literal.held_out([], []), 10, 4, 100)) == []
+    def test_no_sequences_no_tiles(self):
+        assert list(tiles(literal.held_out([], []), 10)) == []
+
+
+def width_by_hand(length: int) -> int:
+    """The next of 1, 2, 3, 4, 6, 8, 12, 16, 24, …"""
+    return next(width for power in range(20) for width in (2**power, 3 * 2**power // 2) if width >= length)

@@ -26,11 +26,9 @@ from torch import Tensor
 
 from lastitem.models.attention import BlockTrace
 from lastitem.models.interface import SequenceModel
-from lastitem.sequences import HeldOut, batches_by_length, pad
+from lastitem.sequences import HeldOut, pad, tiles
 
 PARTS = ("Attn", "AttnRes", "AttnResLN")
-#: Padded positions of one chunk times its length: bounds the attention weights that are held at once.
-MAXIMUM_WEIGHTS = 4_000_000
 ADDITIVITY_TOLERANCE = 1e-4
 #: What the files of a model without attention say instead of rows.
 NO_ATTENTION = "no attention block"
@@ -182,7 +180,7 @@ def newest_maps(trace: BlockTrace, start: Tensor, end: Tensor, positions: int) -
 def decompose(
     model: SequenceModel, cases: HeldOut, *, residual_scale: float = 1.0, map_positions: int = 15, device: str | torch.device = "cpu"
 ) -> Decomposition:
-    """Decompose every attention block of a model over the inputs of ``cases``, in chunks of users.
+    """Decompose every attention block of a model over the inputs of ``cases``, in tiles of users.
 
     Parameters
     ----------
@@ -202,14 +200,15 @@ def decompose(
     attention_sum, norm_sum, map_count = np.zeros(map_shape), np.zeros(map_shape), np.zeros(map_shape[1:], dtype=np.int64)
     every = [np.zeros((0, *shape[1:]), dtype=np.float32)]
     error = None
-    for index in batches_by_length(chosen, model.input_length, 1024, MAXIMUM_WEIGHTS // model.maximum_length):
-        items, length = pad(chosen, index, model.input_length)
+    for index, count, width in tiles(chosen, model.input_length):
+        items, length = pad(chosen, index, model.input_length, width)
         items, length = items.to(device), length.to(device)
         traces: list[BlockTrace] = []
         model.encode(items, length, residual_scale=residual_scale, trace=traces)
         start, end = model.input_start(length), model.readout(length) + 1
         place = torch.arange(traces[0].before_norm.shape[1], device=device)
-        real = (place >= start[:, None]) & (place < end[:, None])
+        counted = torch.arange(len(index), device=device) < count
+        real = (place >= start[:, None]) & (place < end[:, None]) & counted[:, None]
         if error is None:
             error = max(additivity_error(trace, real) for trace in traces)
             if not error <= ADDITIVITY_TOLERANCE:
@@ -217,12 +216,12 @@ def decompose(
         ratios = torch.stack([mixing_ratios(trace) for trace in traces]).permute(2, 3, 0, 1)
         latest[index] = ratios[torch.arange(len(index), device=device), end - 1].cpu().numpy()
         every.append(ratios[real].cpu().numpy())
-        position_sum[index] = torch.where(real[:, :, None, None], ratios, 0).sum(dim=1, dtype=torch.float64).cpu().numpy()
+        position_sum[index[:count]] = torch.where(real[:, :, None, None], ratios, 0).sum(dim=1, dtype=torch.float64)[:count].cpu().numpy()
         position_count[index] = (end - start).cpu().numpy()
         if map_positions:
             for layer, trace in enumerate(traces):
                 weights, norms, valid = newest_maps(trace, start, end, map_positions)
-                both = valid[:, :, None] & valid[:, None, :]
+                both = valid[:, :, None] & valid[:, None, :] & counted[:, None, None]
                 attention_sum[layer] += torch.where(both, weights, 0).sum(dim=0, dtype=torch.float64).cpu().numpy()
                 norm_sum[layer] += torch.where(both, norms, 0).sum(dim=0, dtype=torch.float64).cpu().numpy()
             map_count += both.sum(dim=0).cpu().numpy()

@@ -1,6 +1,6 @@
 """The one path from inputs to ranks; accuracy, shuffles, last-item hit rates, rescaling and recovery all read it.
 
-The whole catalogue is ranked, never a sample. Each chunk of users is encoded once and only the read-out positions are
+The whole catalogue is ranked, never a sample. Each tile of users is encoded once and only the read-out positions are
 projected; the catalogue is not sorted, ranks are counted.
 """
 
@@ -16,11 +16,8 @@ from torch import Tensor
 
 from lastitem.errors import InputError
 from lastitem.models.interface import SequenceModel
-from lastitem.sequences import HeldOut, batches_by_length, pad
+from lastitem.sequences import HeldOut, pad, tiles
 
-#: Upper bounds of one chunk: scores held at once, and padded positions encoded at once.
-MAXIMUM_SCORES = 8_000_000
-MAXIMUM_POSITIONS = 32_768
 NO_RANK = 0
 
 #: Reorders a batch: (items [B, L], length [B], user [B]) → (items [B, L], unchanged [B]).
@@ -60,12 +57,12 @@ def rank(
     offsets: tuple[int, ...] = (0,),
     reorder: Reorder | None = None,
     list_length: int = 0,
-    chunk_rows: int = 1024,
     device: str | torch.device = "cpu",
 ) -> Ranks:
     """Rank the catalogue for every case.
 
-    Equal scores are ordered by item id, so a target is never favoured. ``last`` and ``last_but_one`` always mean
+    Equal scores are ordered by item id, so a target is never favoured. What is found for a case does not depend on the other
+    cases (:func:`lastitem.sequences.tiles`). ``last`` and ``last_but_one`` always mean
     the user's own latest items in their true order, also when ``reorder`` shuffles the input.
 
     Parameters
@@ -76,7 +73,6 @@ def rank(
     offsets : how far to move the read-out back; the first must be 0.
     reorder : permutes each truncated input.
     list_length : K; 0 makes no lists.
-    chunk_rows : most cases in one chunk; bounds memory. Results do not depend on it, up to the rounding of nearly equal scores.
 
     Raises
     ------
@@ -91,31 +87,27 @@ def rank(
     list_scores = np.full((count, list_length), np.nan, dtype=np.float32) if list_length else None
     vectors = model.item_vectors().to(device)
     keywords = {"residual_scale": residual_scale} if model.has_attention else {}
-    rows = max(1, min(chunk_rows, MAXIMUM_SCORES // max(1, model.items)))
-    for index in batches_by_length(cases, model.input_length, rows, MAXIMUM_POSITIONS):
-        items, length = pad(cases, index, model.input_length)
+    for index, _, width in tiles(cases, model.input_length):
+        items, length = pad(cases, index, model.input_length, width)
         history = cases.end[index] - cases.start[index]
         own = [torch.from_numpy(cases.items[cases.end[index] - np.minimum(back, history)].astype(np.int64)) for back in (1, 2)]
         if reorder is not None:
             items, unchanged[index] = reorder(items, length, cases.user[index])
         items, length = items.to(device), length.to(device)
-        hidden = model.encode(items, length, **keywords)
         wanted = torch.from_numpy(cases.target[index].astype(np.int64)).to(device)
-        at_readout = model.readout(length)
-        everyone = torch.arange(len(index), device=device)
-        for column, offset in enumerate(offsets):
-            scores = _scores(hidden[everyone, (at_readout - offset).clamp(min=0)], vectors)
+        for column, hidden in enumerate(model.read(items, length, offsets, **keywords)):
+            scores = hidden @ vectors.T
             if bool(torch.isnan(scores).any()):
                 raise InputError("the model gives NaN scores: its weights are damaged or training diverged; train it anew")
-            if offset == 0:
+            if column == 0:
                 last[index] = _rank_of(scores, own[0].to(device)).cpu()
                 second = _rank_of(scores, own[1].to(device))
                 last_but_one[index] = np.where(history > 1, second.cpu().numpy(), NO_RANK)
             if filter_seen:
                 _remove_seen(scores, cases, index)
             found = _rank_of(scores, wanted)
-            target[index, column] = torch.where(length > offset, found, NO_RANK).cpu()
-            if offset == 0 and lists is not None and list_scores is not None:
+            target[index, column] = torch.where(length > offsets[column], found, NO_RANK).cpu()
+            if column == 0 and lists is not None and list_scores is not None:
                 lists[index], list_scores[index] = _best(scores, list_length)
     return Ranks(target, last, last_but_one, unchanged, lists, list_scores)
 
@@ -145,14 +137,6 @@ def recommend(
     found = rank(model, cases, filter_seen=filter_seen, list_length=count)
     assert found.lists is not None and found.scores is not None
     return found.lists, found.scores
-
-
-def _scores(hidden: Tensor, vectors: Tensor) -> Tensor:
-    # A product with a single row takes another kernel, which rounds equal item vectors differently: equal scores
-    # would no longer be equal.
-    if len(hidden) == 1:
-        return (hidden.expand(2, -1) @ vectors.T)[:1]
-    return hidden @ vectors.T
 
 
 def _rank_of(scores: Tensor, item: Tensor) -> Tensor:

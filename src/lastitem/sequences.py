@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,8 @@ from lastitem.files import read_parquet
 from lastitem.splits import draw_users
 
 PADDING = 0
+#: Rows of a :class:`Tile`; fewer, down to the second number, where they would make more padded positions than the third.
+TILE_ROWS, FEWEST_ROWS, TILE_POSITIONS = 64, 8, 16_384
 
 
 @dataclass
@@ -134,46 +137,61 @@ def read_held_out(path: str | Path) -> HeldOut:
     return HeldOut(items, start, at, table["user"].to_numpy().astype(np.int32)[row], items[at], tied)
 
 
-def pad(sequences: Sequences, index: NDArray[np.int64], maximum_length: int) -> tuple[Tensor, Tensor]:
+def pad(sequences: Sequences, index: NDArray[np.int64], maximum_length: int, width: int | None = None) -> tuple[Tensor, Tensor]:
     """Form one right-padded batch of the newest items.
 
     Parameters
     ----------
     index : int64 [B], which sequences.   maximum_length : the newest so many items are kept.
+    width : L; the longest kept length of the batch, if not given.
 
     Returns
     -------
-    items : int64 [B, L], oldest first, 0 (:data:`PADDING`) after the end; L is the longest kept length of the batch.
+    items : int64 [B, L], oldest first, 0 (:data:`PADDING`) after the end.
     length : int64 [B].
     """
     end = sequences.end[index]
     length = np.minimum(end - sequences.start[index], maximum_length)
-    step = np.arange(int(length.max(initial=1)))
+    step = np.arange(int(length.max(initial=1)) if width is None else width)
     real = step < length[:, None]
     at = np.where(real, (end - length)[:, None] + step, 0)
     items = np.where(real, sequences.items[at], PADDING)
     return torch.from_numpy(items.astype(np.int64)), torch.from_numpy(length)
 
 
-def batches_by_length(sequences: Sequences, maximum_length: int, rows: int, positions: int) -> Iterator[NDArray[np.int64]]:
-    """Group sequences of similar length, so that padding is little and memory is bounded.
+class Tile(NamedTuple):
+    """A batch of a fixed shape: a case's numbers then depend, bit for bit, on nothing but the case.
 
-    The order is by (kept length, user), so a batch does not depend on the order of the file.
+    Attributes
+    ----------
+    index : int64 [rows], the cases; behind the first ``count`` the last one is repeated to fill the shape.
+    count : how many cases there are.   width : padded length.
+    """
 
-    Yields
-    ------
-    int64 index arrays of at most ``rows`` sequences, and at most ``positions`` padded positions unless a single
-    sequence is longer.
+    index: NDArray[np.int64]
+    count: int
+    width: int
+
+
+def tiles(sequences: Sequences, maximum_length: int) -> Iterator[Tile]:
+    """Cut sequences into :class:`Tile` of similar length, in the order of (kept length, user).
+
+    A matrix product rounds differently for another number of rows, so a batch of whatever is left would make a score depend on
+    who else is ranked. Here the shape follows from a sequence's own length: its width is the next of 1, 2, 3, 4, 6, 8, 12, 16, 24 … (at
+    most ``maximum_length``), and a width has a fixed number of rows.
     """
     kept = np.minimum(sequences.length, maximum_length)
-    order = np.lexsort((sequences.end - sequences.start, sequences.user, kept))
-    begin = 0
-    while begin < len(order):
-        count = min(rows, len(order) - begin)
-        while count > 1 and count * kept[order[begin + count - 1]] > positions:
-            count = max(1, min(count - 1, positions // int(kept[order[begin + count - 1]])))
-        yield order[begin : begin + count]
-        begin += count
+    power = 1 << np.ceil(np.log2(np.maximum(kept, 1))).astype(np.int64)
+    width = np.minimum(np.where(4 * kept <= 3 * power, 3 * power // 4, power), maximum_length)
+    order = np.lexsort((sequences.length, sequences.user, kept))
+    for cases in np.split(order, np.flatnonzero(np.diff(width[order])) + 1):
+        if not len(cases):
+            continue
+        columns = int(width[cases[0]])
+        rows = max(FEWEST_ROWS, min(TILE_ROWS, TILE_POSITIONS // columns))
+        for begin in range(0, len(cases), rows):
+            index = cases[begin : begin + rows]
+            yield Tile(np.append(index, np.repeat(index[-1], rows - len(index))), len(index), columns)
 
 
 def _read(path: str | Path, columns: list[str]) -> pa.Table:

@@ -237,8 +237,7 @@ def contrastive_loss(
         for group in _length_groups(inputs, np.arange(len(inputs)), settings.length_groups):
             items, length, _, _ = next_item_batch(inputs, group, model.maximum_length)
             items, length = items.to(device), length.to(device)
-            rows = torch.arange(len(group), device=device)
-            pieces.append(model.encode(items, length, at=rows * items.shape[1] + model.readout(length)))
+            pieces.append(model.read(items, length)[0])
             places.append(group)
         return torch.cat(pieces)[torch.from_numpy(np.argsort(np.concatenate(places))).to(device)]
 

@@ -107,7 +107,7 @@ def test_e11_ranks_do_not_depend_on_order_or_chunks():
     cases = cases_of([generator.integers(1, ITEMS + 1, size=n).tolist() for n in generator.integers(1, 30, size=40)], [1] * 40)
     plain = rank(model, cases, filter_seen=False)
     order = generator.permutation(40)
-    turned = rank(model, cases.select(order), filter_seen=False, chunk_rows=3)
+    turned = rank(model, cases.select(order), filter_seen=False)
     assert np.array_equal(turned.target, plain.target[order])
     assert np.array_equal(turned.last, plain.last[order])
 

@@ -50,6 +50,10 @@ class BERT4Rec(SequenceModel):
         """One less than ``maximum_length``: the mask takes a position."""
         return self.maximum_length - 1
 
+    def width(self, padded: int) -> int:
+        """One more: the mask."""
+        return padded + 1
+
     def readout(self, length: Tensor) -> Tensor:
         """The mask stands right behind the last item."""
         return length
@@ -81,8 +85,8 @@ class BERT4Rec(SequenceModel):
         positions = torch.arange(items.shape[1], device=items.device)
         x = self.dropout(self.input_norm(self.embedding(items) + self.position(positions)))
         real = positions < length[:, None]
-        # Without padding no mask is needed, and attention can take its fastest path.
-        allowed = real[:, None, None, :] if not bool(real.all()) else real.new_ones(1, 1, 1, 1)
+        # Without padding a smaller mask is faster in training; in a ranking it would make the path depend on the other rows.
+        allowed = real.new_ones(1, 1, 1, 1) if self.training and bool(real.all()) else real[:, None, None, :]
         return self.output(self.blocks(x, allowed, residual_scale, trace, at))
 
     def item_vectors(self) -> Tensor:

@@ -91,6 +91,10 @@ class BSARec(SequenceModel):
         )
         self.initialize()
 
+    def width(self, padded: int) -> int:
+        """The fixed length, whatever the input's."""
+        return self.maximum_length
+
     def readout(self, length: Tensor) -> Tensor:
         """The last position of the fixed length."""
         return torch.full_like(length, self.maximum_length - 1)

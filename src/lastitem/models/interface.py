@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -67,6 +69,17 @@ class SequenceModel(nn.Module):
         float [B, L', d] with L' ≥ L, the read-out at :meth:`readout`; with ``at`` the vectors [n, d] of these positions.
         """
         raise TypeError(f"{type(self).__name__} does not encode")
+
+    def read(self, items: Tensor, length: Tensor, offsets: Sequence[int] = (0,), **keywords: float) -> Tensor:
+        """float [offsets, B, d]: the vectors of the read-out, and of the read-out moved back by each further offset (at most to
+        position 0). The arguments are those of :meth:`encode`, which :meth:`width` belongs to."""
+        moved = torch.stack([(self.readout(length) - offset).clamp(min=0) for offset in offsets])
+        row = torch.arange(len(items), device=items.device) * self.width(items.shape[1])
+        return self.encode(items, length, at=(row + moved).flatten(), **keywords).unflatten(0, moved.shape)
+
+    def width(self, padded: int) -> int:
+        """L' of the output of :meth:`encode` for inputs padded to L."""
+        return padded
 
     def readout(self, length: Tensor) -> Tensor:
         """int64 [B]: the position of ``encode``'s output from which the next item is predicted."""

@@ -18,9 +18,17 @@ class Popularity(SequenceModel):
         super().__init__(items, maximum_length)
         self.register_buffer("counts", torch.zeros(items, dtype=torch.float64))
 
-    def encode(self, items: Tensor, length: Tensor, *, residual_scale: float = 1.0, trace: list[BlockTrace] | None = None) -> Tensor:
-        """Ones of shape [B, L, 1]."""
-        return torch.ones((*items.shape, 1), dtype=self.counts.dtype, device=self.counts.device)
+    def encode(
+        self,
+        items: Tensor,
+        length: Tensor,
+        *,
+        residual_scale: float = 1.0,
+        trace: list[BlockTrace] | None = None,
+        at: Tensor | None = None,
+    ) -> Tensor:
+        """Ones of shape [B, L, 1], or [n, 1] at the positions ``at``."""
+        return self.counts.new_ones((*items.shape, 1) if at is None else (len(at), 1))
 
     def item_vectors(self) -> Tensor:
         """float64 [items, 1]: the counts."""
