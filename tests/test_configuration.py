@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lastitem.configuration import check
+from lastitem.configuration import check, study_runs
 from lastitem.errors import InputError
 from lastitem.models.registry import build
 from lastitem.training import TrainingSettings
@@ -126,6 +126,11 @@ def test_every_key_has_a_description():
         (["seeds"], [1, 1], ["seeds", "[1, 1]", "not repeat"]),
         (["seeds"], [-1], ["seeds.0", "-1", "at least 0"]),
         (["seeds"], 1, ["seeds", "1", "array"]),
+        (["exclude"], [{}], ["exclude.0", "at least this many keys", "1"]),
+        (["exclude"], [{"sed": 1}], ["exclude.0", "'sed'", "did you mean 'seed'"]),
+        (["exclude"], [{"model": ["sasrec", "sasrek"]}], ["exclude.0.model", "'sasrek'", "did you mean 'sasrec'", "allowed: sasrec"]),
+        (["exclude"], [{"split": "gts"}], ["exclude.0.split", "'gts' is not in this study", "allowed: loo"]),
+        (["exclude"], [{"seed": 1}], ["exclude: leaves out every run"]),
         (["target"], "lst", ["target", "'lst'", "did you mean 'last'", "last, first, random, successive"]),
         (["gts", "validation"], "by_tme", ["gts.validation", "'by_tme'", "by_time, by_user, last_item"]),
         (["gts", "quantile"], 1, ["gts.quantile", "1", "below 1"]),
@@ -303,3 +308,27 @@ def test_what_passes_can_be_built():
         assert build(settings["architecture"], 5, own).items == 5
         training = config["training"] | settings.get("training", {})
         assert asdict(TrainingSettings.from_mapping(training)).items() >= training.items()
+
+
+def test_runs_of_a_study():
+    """Every combination in order; an entry of `exclude` leaves out what matches all its keys, given once or as a list."""
+    study = {"datasets": ["a", "b"], "splits": ["loo"], "seeds": [1, 2], "exclude": []}
+    every = [(dataset, model, seed) for dataset in "ab" for model in "xyz" for seed in (1, 2)]
+
+    def left(*entries: dict) -> list[tuple]:
+        return [(run["dataset"], run["model"], run["seed"]) for run in study_runs({**study, "exclude": list(entries)}, "xyz")]
+
+    assert left() == every
+    assert left({"dataset": "b", "model": ["x", "z"]}, {"seed": 2, "model": "y"}) == [
+        *(("a", "x", 1), ("a", "x", 2), ("a", "y", 1), ("a", "z", 1), ("a", "z", 2)),
+        ("b", "y", 1),
+    ]
+    assert left({"split": "loo"}) == []
+
+
+def test_texts_of_an_entry_that_leaves_out_runs():
+    """A list inside `--config` arrives as text."""
+    config = changed(["seeds"], [1, 2])
+    config["exclude"] = [{"seed": "2"}, {"seed": ["2"], "model": "sasrec"}]
+    check(config, SCHEMA)
+    assert config["exclude"] == [{"seed": 2}, {"seed": [2], "model": "sasrec"}]

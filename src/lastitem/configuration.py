@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import itertools
 import json
 import math
 from collections.abc import Iterable, Mapping
@@ -15,6 +16,9 @@ import yaml
 
 from lastitem.errors import InputError
 from lastitem.origins import FINGERPRINTS, LOG, PROVENANCE, RECORDS, on_disk
+
+#: The keys that name a run, and the key of the config that lists the values of each.
+_OF_RUN = {"dataset": ("datasets",), "split": ("splits",), "model": ("models", "baselines"), "seed": ("seeds",)}
 
 
 def check(config: Mapping[str, Any], schema: str | Path) -> None:
@@ -45,6 +49,26 @@ def check(config: Mapping[str, Any], schema: str | Path) -> None:
         raise InputError("the config cannot be used:\n" + "\n".join(f"  {fault}" for fault in dict.fromkeys(faults)))
 
 
+def study_runs(config: Mapping[str, Any], models: Iterable[str]) -> list[dict[str, Any]]:
+    """The runs of a checked config for some of its models: every combination but those that an entry of ``exclude`` matches.
+
+    Returns
+    -------
+    dataset, split, model and seed of each run, in the order of the config.
+    """
+    every = itertools.product(config["datasets"], config["splits"], models, config["seeds"])
+    runs = [dict(zip(_OF_RUN, values, strict=True)) for values in every]
+    return [run for run in runs if not any(_matches(run, entry) for entry in config["exclude"])]
+
+
+def _matches(run: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
+    return all(run[key] in _listed(wanted) for key, wanted in entry.items())
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
 def _write_out(stanza: dict[str, Any], definitions: Mapping[str, Any]) -> None:
     if "sources" not in stanza:
         of_source, of_dataset = definitions["source"]["properties"], definitions["dataset"]["properties"]
@@ -64,7 +88,7 @@ def _read_texts(config: Any, validator: jsonschema.Draft202012Validator) -> None
             value = json.loads(error.instance)
         except json.JSONDecodeError:
             continue
-        if validator.is_type(value, error.validator_value):
+        if any(validator.is_type(value, kind) for kind in _listed(error.validator_value)):
             *way, last = error.absolute_path
             container = config
             for step in way:
@@ -109,6 +133,7 @@ def _explain(error: jsonschema.ValidationError) -> Iterable[str]:
             "exclusiveMinimum": "must be above",
             "exclusiveMaximum": "must be below",
             "minItems": "needs at least this many entries:",
+            "minProperties": "needs at least this many keys:",
             "pattern": "must match",
             "uniqueItems": "must not repeat an entry; unique entries:",
         }.get(str(error.validator), f"breaks the rule {error.validator}:")
@@ -122,6 +147,15 @@ def _check_names(config: Mapping[str, Any]) -> Iterable[str]:
             if name not in config[registry]:
                 known = list(config[registry])
                 yield f"{key}: {name!r} is not in {registry}{_suggest(name, known)}; allowed: {', '.join(known)}"
+    for place, entry in enumerate(config["exclude"]):
+        for key, wanted in entry.items():
+            known = [value for source in _OF_RUN[key] for value in config[source]]
+            for value in _listed(wanted):
+                if value not in known:
+                    allowed = f"{_suggest(value, known)}; allowed: {', '.join(map(str, known))}"
+                    yield f"exclude.{place}.{key}: {value!r} is not in this study{allowed}"
+    if config["models"] and not study_runs(config, config["models"]):
+        yield "exclude: leaves out every run of every model"
     for name in set(config["models"]) & set(config["baselines"]):
         yield f"baselines: {name!r} is also in models; name it once"
     for key, among in (("headline_tolerance", "accuracy_tolerances"), ("headline_cutoff", "cutoffs")):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import matplotlib as mpl
@@ -93,8 +94,7 @@ def fig1(effects: pd.DataFrame, cutoff: int) -> Figure:
     changes = effects[effects["measure"] == "change_percent"].set_index([*STUDY_COLUMNS, "order"])
     figure, axes, studies, models = _grid(values, width=2.4, height=1.8)
     looks = {"ordered": ("white", ""), "partial": ("#9ecae1", "//"), "full": ("#3182bd", "xxxx")}
-    for (row, model), (column, study) in _cells(models, studies):
-        axis = axes[row][column]
+    for (row, model), (column, study), axis in _cells(values, axes, models, studies):
         bars = values[_is(values, study) & (values["model"] == model)].set_index("order")
         top = float(bars["ci_high"].max())
         for place, (order, (colour, hatch)) in enumerate(looks.items()):
@@ -114,14 +114,15 @@ def fig1(effects: pd.DataFrame, cutoff: int) -> Figure:
 def fig2(rates: pd.DataFrame, cutoff: int) -> Figure:
     """HRLI beside HRL2I for each model, one panel per dataset."""
     studies = _studies(rates)
-    models = list(dict.fromkeys(rates["model"]))
+    most = int(rates.groupby(["dataset", "split"])["model"].nunique().max())
     columns = min(3, len(studies))
     rows = -(-len(studies) // columns)
-    width = max(4.2, 0.9 * len(models) + 1.2)
+    width = max(4.2, 0.9 * most + 1.2)
     figure, axes = plt.subplots(rows, columns, figsize=(width * columns, 2.6 * rows + 0.5), squeeze=False, sharey=True)
     for place, study in enumerate(studies):
         axis = axes[place // columns][place % columns]
         panel = rates[_is(rates, study)]
+        models = list(dict.fromkeys(panel["model"]))
         for side, (measure, colour, hatch) in enumerate((("HRLI", "#3182bd", ""), ("HRL2I", "#deebf7", "//"))):
             bars = panel[panel["measure"] == measure].set_index("model").reindex(models)
             at = np.arange(len(models)) + (side - 0.5) * 0.38
@@ -183,8 +184,7 @@ def fig4(curves: pd.DataFrame, mixing: pd.DataFrame, cutoff: int) -> Figure:
         return _empty("No model of this study has an attention residual to scale.")
     mixing = mixing[mixing["part"] == "AttnResLN"]
     figure, axes, studies, models = _grid(rates, width=3.4, height=2.3)
-    for (row, model), (column, study) in _cells(models, studies):
-        axis = axes[row][column]
+    for (row, model), (column, study), axis in _cells(rates, axes, models, studies):
         line = rates[_is(rates, study) & (rates["model"] == model)]
         _band(axis, line, COLOURS[0], LINES[0], MARKERS[0])
         axis.set_ylim(0, 1)
@@ -221,8 +221,7 @@ def fig5(curves: pd.DataFrame, cutoff: int) -> Figure:
     figure, axes, studies, models = _grid(shown, width=3.4, height=2.5)
     scales = sorted(set(shown["residual_scale"]))
     colours = plt.get_cmap("cividis")(np.linspace(0.95, 0.0, len(scales)))
-    for (row, model), (column, study) in _cells(models, studies):
-        axis = axes[row][column]
+    for (row, model), (column, study), axis in _cells(shown, axes, models, studies):
         cell = shown[_is(shown, study) & (shown["model"] == model)]
         rate, gain = (cell[cell["measure"] == measure].set_index("residual_scale").sort_index() for measure in ("HRLI", "NDCG"))
         axis.plot(rate["value"], gain["value"], color="#888888", linewidth=0.8, zorder=1)
@@ -327,8 +326,18 @@ def _studies(table: pd.DataFrame) -> list[tuple[str, str]]:
     return list(dict.fromkeys(table[["dataset", "split"]].itertuples(index=False, name=None)))
 
 
-def _cells(models: Sequence[str], studies: Sequence[tuple[str, str]]) -> list[tuple[tuple[int, str], tuple[int, tuple[str, str]]]]:
-    return [(row, column) for row in enumerate(models) for column in enumerate(studies)]
+def _cells(
+    table: pd.DataFrame, axes: np.ndarray, models: Sequence[str], studies: Sequence[tuple[str, str]]
+) -> Iterator[tuple[tuple[int, str], tuple[int, tuple[str, str]], Axes]]:
+    """The panels that have rows, with their model, their study and where they stand; the others say that they have none."""
+    for (row, model), (column, study) in itertools.product(enumerate(models), enumerate(studies)):
+        axis = axes[row][column]
+        if (_is(table, study) & (table["model"] == model)).any():
+            yield (row, model), (column, study), axis
+        else:
+            axis.set_axis_off()
+            text = f"{_name(model)}\n{study[0]} ({study[1]}):\nnot in this study"
+            axis.text(0.5, 0.5, text, ha="center", va="center", fontsize=8, color="#666666", transform=axis.transAxes)
 
 
 def _is(table: pd.DataFrame, study: tuple[str, str]) -> pd.Series:

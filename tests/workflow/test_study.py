@@ -323,6 +323,20 @@ def test_a_study_without_an_answer_to_some_questions_completes(changed: Path, mo
     assert f"| {model}" in (changed / "results/table4.md").read_text(encoding="utf-8")
 
 
+def test_runs_that_are_left_out(changed: Path):
+    """`exclude` is heeded by training, tables and figures; what is left of an uneven study completes."""
+    left_out = "exclude=[{model: gru4rec, split: gts}, {model: [sasrec, popularity], seed: 4}]"
+    arguments = ("all", "--config", "splits=[loo, gts]", "seeds=[3,4]", "models=[sasrec, gru4rec]", left_out)
+    assert planned_rules(snakemake(changed, "-n", *arguments).stdout)["train"] == 6 - 3, "three are there from the study before"
+    done = snakemake(changed, *arguments)
+    assert done.returncode == 0, done.stdout[-4000:]
+    table = pd.read_csv(changed / "results/table2.csv").query("metric == 'ndcg' and cutoff == 10")
+    wanted = {("loo", "sasrec"): 1, ("gts", "sasrec"): 1, ("loo", "gru4rec"): 2, ("loo", "popularity"): 1, ("gts", "popularity"): 1}
+    assert table.set_index(["split", "model"])["seeds"].to_dict() == wanted
+    bars = pd.read_csv(changed / "results/fig1.csv")
+    assert set(zip(bars["split"], bars["model"], strict=True)) == {study for study in wanted if study[1] != "popularity"}
+
+
 def test_the_commands_of_the_readme_run(tmp_path: Path):
     """Each snakemake line of the README as it stands, as a dry run; the own-log stanza is the README's too."""
     fresh = copy_project(tmp_path / "fresh")

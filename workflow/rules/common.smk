@@ -11,7 +11,7 @@ from snakemake.exceptions import WorkflowError
 
 sys.path.insert(0, str(Path(workflow.basedir) / "src"))
 
-from lastitem.configuration import check
+from lastitem.configuration import check, study_runs
 from lastitem.errors import InputError
 from lastitem.imports import imported_modules
 from lastitem.origins import fingerprints
@@ -56,13 +56,7 @@ def modules(name):
 
 def runs(path, models=None):
     """One file of every run of the study."""
-    return expand(
-        f"{RUN}/{path}",
-        dataset=config["datasets"],
-        split=config["splits"],
-        model=config["models"] if models is None else models,
-        seed=config["seeds"],
-    )
+    return [f"{RUN}/{path}".format(**run) for run in study_runs(config, config["models"] if models is None else models)]
 
 
 def of_sources(*keys):
