@@ -24,6 +24,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,12 +54,19 @@ CASES = {
     ("beauty", "gru4rec"): {**SIZES, "dropout": 0.3},
     ("ml-100k", "sasrec"): {**SIZES, "heads": 2, "dropout": 0.3},
 }
-PARTS = {
+PARTS: dict[str, dict[str, Any]] = {
     "as it is": {},
     "one length group": {"length_groups": 1},
+    "last block everywhere": {"labelled_only": False},
     "no chunks in the loss": {"chunked": False},
     "torch's own dropout": {"cheap_dropout": False},
 }
+ON_GPU: dict[str, dict[str, Any]] = {"bfloat16": {"precision": "bfloat16"}, "compiled": {"compile": True}}
+
+
+def encode_everywhere(model: SequenceModel, items: torch.Tensor, length: torch.Tensor) -> torch.Tensor:
+    """The vectors of all positions."""
+    return model.restore(items, length) if isinstance(model, BERT4Rec) else model.encode(items, length)
 
 
 def literal_loss(
@@ -66,8 +74,9 @@ def literal_loss(
 ) -> tuple[torch.Tensor, int]:
     """Mean cross-entropy over the labels, every position of the padded batch projected onto the catalogue."""
     batch = make_batch(model, sequences, index, TrainingSettings(), generator)
-    hidden = model.restore(batch.items, batch.length) if isinstance(model, BERT4Rec) else model.encode(batch.items, batch.length)
-    label = torch.full(batch.labelled.shape, -100)
+    batch = batch.to(next(model.parameters()).device)
+    hidden = encode_everywhere(model, batch.items, batch.length)
+    label = torch.full(batch.labelled.shape, -100, device=batch.labelled.device)
     label[batch.labelled] = batch.label - 1
     scores = hidden @ model.item_vectors().T
     return functional.cross_entropy(scores.flatten(0, 1), label.flatten(), ignore_index=-100), len(batch.label)
@@ -83,9 +92,11 @@ def literal_step(
 
 
 @contextmanager
-def without(chunked: bool = True, cheap_dropout: bool = True, **_: Any) -> Iterator[None]:
-    """Take back one part of what makes a step fast."""
+def without(model: SequenceModel, chunked: bool = True, cheap_dropout: bool = True, labelled_only: bool = True) -> Iterator[None]:
+    """Take back one part of what makes a step of the model fast."""
     chunk, level = losses.CHUNK_SCORES, dropouts.dropout
+    if not labelled_only:
+        model.forward = lambda items, length, at: encode_everywhere(model, items, length).flatten(0, 1)[at]
     if not chunked:
         losses.CHUNK_SCORES = 1 << 40
     if not cheap_dropout:
@@ -99,25 +110,34 @@ def without(chunked: bool = True, cheap_dropout: bool = True, **_: Any) -> Itera
 def seconds(step: Callable[[NDArray[np.int64]], object], batches: Sequence[NDArray[np.int64]]) -> float:
     """Mean seconds of a step over the batches, after one to warm up."""
     step(batches[0])
+    _wait()
     start = time.perf_counter()
     for index in batches:
         step(index)
+    _wait()
     return (time.perf_counter() - start) / len(batches)
 
 
-def multiply_rate() -> float:
-    """Floating-point operations per second of the machine's own product of large matrices."""
+def _wait() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def multiply_rate(device: str) -> float:
+    """Floating-point operations per second of the machine's own float32 product of large matrices."""
     size = 2048
-    a, b = torch.randn(size, size), torch.randn(size, size)
+    a, b = torch.randn(size, size, device=device), torch.randn(size, size, device=device)
     times = []
     for _ in range(7):
+        _wait()
         start = time.perf_counter()
         a @ b
+        _wait()
         times.append(time.perf_counter() - start)
     return 2 * size**3 / statistics.median(times)
 
 
-def measure(dataset: str, architecture: str, settings: dict[str, Any], steps: int, literal_steps: int) -> dict[str, Any]:
+def measure(dataset: str, architecture: str, settings: dict[str, Any], steps: int, literal_steps: int, device: str) -> dict[str, Any]:
     """Losses, seconds and operations of both ways on one dataset and model."""
     folder = Path("results") / dataset
     sequences = read_training(folder / "loo/train.parquet")
@@ -131,33 +151,36 @@ def measure(dataset: str, architecture: str, settings: dict[str, Any], steps: in
 
     def fresh(**changed: Any) -> tuple[SequenceModel, torch.optim.Optimizer]:
         torch.manual_seed(0)
-        model = build(architecture, items, {**settings, **changed}).train()
+        model = build(architecture, items, {**settings, **changed}).to(device).train()
         return model, torch.optim.Adam(model.parameters(), fused=True)
 
     model, optimizer = fresh(dropout=0.0)
     # The same masks for both ways: BERT4Rec draws them group by group.
     one_group = TrainingSettings(batch_size=BATCH, length_groups=1)
-    ours, labels = update(model, optimizer, sequences, np.sort(batches[0]), one_group, torch.Generator().manual_seed(1), "cpu")
+    ours, labels = update(model, optimizer, sequences, np.sort(batches[0]), one_group, torch.Generator().manual_seed(1), device)
     by_length = np.sort(batches[0])[np.argsort(sequences.length[np.sort(batches[0])], kind="stable")]
     with torch.no_grad():
         plain, _ = fresh(dropout=0.0)
         literal = float(literal_loss(plain, sequences, by_length, torch.Generator().manual_seed(1))[0])
 
     parts = {}
-    for name, change in PARTS.items():
+    for name, change in (PARTS | (ON_GPU if device != "cpu" else {})).items():
         model, optimizer = fresh()
-        changed = TrainingSettings(batch_size=BATCH, length_groups=change.get("length_groups", training.length_groups))
-        with without(**change):
-            parts[name] = seconds(lambda index: update(model, optimizer, sequences, index, changed, generator, "cpu"), batches)  # noqa: B023
+        switches = {key: value for key, value in change.items() if key in TrainingSettings.__dataclass_fields__}
+        changed = replace(training, **switches)
+        if changed.compile:
+            model.compile(dynamic=True)
+        with without(model, **{key: value for key, value in change.items() if key not in switches}):
+            parts[name] = seconds(lambda index: update(model, optimizer, sequences, index, changed, generator, device), batches)  # noqa: B023
     model, optimizer = fresh()
     counter = FlopCounterMode(display=False)
     with counter:
-        update(model, optimizer, sequences, batches[0], training, generator, "cpu")
+        update(model, optimizer, sequences, batches[0], training, generator, device)
     model, optimizer = fresh()
     compared = batches[:literal_steps]
     literal_seconds = seconds(lambda index: literal_step(model, optimizer, sequences, index, generator), compared)
     model, optimizer = fresh()
-    same_batches = seconds(lambda index: update(model, optimizer, sequences, index, training, generator, "cpu"), compared)
+    same_batches = seconds(lambda index: update(model, optimizer, sequences, index, training, generator, device), compared)
     return {
         "loss_difference": abs(ours / labels - literal),
         "literal_seconds": literal_seconds,
@@ -169,8 +192,9 @@ def measure(dataset: str, architecture: str, settings: dict[str, Any], steps: in
     }
 
 
-def large_catalogue() -> dict[str, float]:
+def large_catalogue(loss: str) -> dict[str, float]:
     """Child process: one step with 150,000 items, length 128, batch 256, d 64; seconds and the process's largest memory."""
+    settings = TrainingSettings(batch_size=BATCH, loss=loss)
     items, length = 150_000, 128
     random = np.random.default_rng(0)
     flat = random.integers(1, items + 1, BATCH * (length + 1)).astype(np.int32)
@@ -179,7 +203,7 @@ def large_catalogue() -> dict[str, float]:
     model = build("sasrec", items, {"hidden_size": 64, "heads": 2, "maximum_length": length}).train()
     optimizer = torch.optim.Adam(model.parameters(), fused=True)
     began = time.perf_counter()
-    update(model, optimizer, sequences, np.arange(BATCH), TrainingSettings(batch_size=BATCH), torch.Generator().manual_seed(0), "cpu")
+    update(model, optimizer, sequences, np.arange(BATCH), settings, torch.Generator().manual_seed(0), "cpu")
     return {"seconds": time.perf_counter() - began, "peak_mib": peak_mib()}
 
 
@@ -189,22 +213,23 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--steps", type=int, default=20, help="batches for each way but the literal one (default: 20)")
     parser.add_argument("--literal-steps", type=int, default=5, help="batches on which both ways are compared (default: 5)")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="CPU threads (default: all)")
-    parser.add_argument("--large-catalogue", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--device", default="cpu", help="cpu or cuda (default: cpu); on a GPU also bfloat16 and the compiled encoder")
+    parser.add_argument("--large-catalogue", choices=losses.LOSSES, help=argparse.SUPPRESS)
     arguments = parser.parse_args(argv)
     torch.set_num_threads(arguments.threads)
     if arguments.large_catalogue:
-        return print(json.dumps(large_catalogue()))
+        return print(json.dumps(large_catalogue(arguments.large_catalogue)))
 
     missing = sorted({name for name, _ in CASES if not Path(f"results/{name}/loo/train.parquet").is_file()})
     if missing:
         sys.exit(
             f"no split of {', '.join(missing)} under results/; make it first:\n{__doc__.split('Needs the splits:')[1].split('python')[0]}"
         )
-    rate = multiply_rate()
+    rate = multiply_rate(arguments.device)
     print(f"{'':<20}{'literal, s':>12}{'here, s':>10}{'faster':>8}{'of the multiply rate':>22}   seconds with one part taken back")
     found: dict[str, Any] = {}
     for (dataset, architecture), settings in CASES.items():
-        case = measure(dataset, architecture, settings, arguments.steps, arguments.literal_steps)
+        case = measure(dataset, architecture, settings, arguments.steps, arguments.literal_steps, arguments.device)
         case["share_of_multiply_rate"] = case["operations"] / case["parts_seconds"]["as it is"] / rate
         found[f"{dataset} {architecture}"] = case
         parts = ", ".join(f"{name} {value:.3f}" for name, value in case["parts_seconds"].items())
@@ -213,11 +238,21 @@ def main(argv: Sequence[str] | None = None) -> None:
             f"{case['share_of_multiply_rate']:>22.2f}   {parts}",
             flush=True,
         )
-    command = [sys.executable, __file__, "--large-catalogue", "--threads", str(arguments.threads)]
-    large = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
-    print(f"150,000 items, length 128, batch 256: {large['seconds']:.1f} s a step, {large['peak_mib']:,.0f} MiB at most")
+    large = {}
+    for loss in ("softmax", "sampled_softmax"):
+        command = [sys.executable, __file__, "--large-catalogue", loss, "--threads", str(arguments.threads)]
+        large[loss] = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
+        cost = f"{large[loss]['seconds']:.1f} s a step, {large[loss]['peak_mib']:,.0f} MiB at most"
+        print(f"150,000 items, length 128, batch 256, {loss}: {cost}", flush=True)
     wrong = [name for name, case in found.items() if not case["loss_difference"] <= 1e-5]
-    figures = {"benchmark": "training", "threads": arguments.threads, "multiply_rate": rate, "cases": found, "large_catalogue": large}
+    figures = {
+        "benchmark": "training",
+        "device": arguments.device,
+        "threads": arguments.threads,
+        "multiply_rate": rate,
+        "cases": found,
+        "large_catalogue": large,
+    }
     print(json.dumps(figures))
     if wrong:
         sys.exit(f"the losses of the two ways differ: {', '.join(wrong)}")

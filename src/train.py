@@ -22,7 +22,7 @@ from lastitem.imports import imported_modules
 from lastitem.models.registry import ARCHITECTURES, build, save
 from lastitem.runs import Run
 from lastitem.sequences import read_held_out, read_training
-from lastitem.training import Round, TrainingSettings, train
+from lastitem.training import Round, TrainingSettings, epochs_left, train
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -78,11 +78,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     checkpoint = Checkpoint(arguments.state, key_of([*data, *code], facts), say)
     with tqdm(total=settings.maximum_epochs, desc=name, unit="epoch", disable=None) as progress:
 
-        def report(line: Round, seconds: float) -> None:
+        def report(curve: Sequence[Round], seconds: float) -> None:
+            line = curve[-1]
             progress.update(line.epoch - progress.n)
+            soonest, latest = (tqdm.format_interval(seconds / line.epoch * epochs) for epochs in epochs_left(curve, settings))
             say(
                 f"epoch {line.epoch}, {line.updates} updates, {seconds:.0f} s: loss {line.loss:.4f}, "
-                f"validation NDCG@{settings.validation_cutoff} {line.validation_ndcg:.4f}{' (best)' if line.best else ''}"
+                f"validation NDCG@{settings.validation_cutoff} {line.validation_ndcg:.4f}{' (best)' if line.best else ''}; "
+                f"left {soonest} without a better round, {latest} at most"
             )
 
         curve = train(

@@ -87,18 +87,31 @@ def test_softmax_leaves_its_inputs_alone():
         assert torch.equal(now.detach(), then)
 
 
-def test_e21_softmax_never_holds_all_scores():
-    """2,000 positions × 100,000 items would be 0.8 GB of scores (and as much again for their gradient)."""
+@pytest.mark.parametrize(
+    ("loss", "size"),
+    [
+        ("softmax_cross_entropy(hidden, vectors, label)", 2),
+        ("sampled_softmax_cross_entropy(hidden, vectors, label, negative[: len(label)])", 64),
+        ("binary_cross_entropy(hidden, vectors, label, negative[: len(label)])", 64),
+        ("generalized_binary_cross_entropy(hidden, vectors, label, negative[: len(label)], 0.75)", 64),
+    ],
+)
+def test_e21_no_loss_holds_all_it_looks_at(loss, size):
+    """2,000 positions × 100,000 items would be 0.8 GB of scores, 2,000 × 1,000 negatives of 64 dimensions 0.5 GB of vectors;
+    and as much again for their gradient."""
     program = (
         "import resource, torch\n"
-        "from lastitem.losses import softmax_cross_entropy\n"
+        "from lastitem.losses import binary_cross_entropy, generalized_binary_cross_entropy\n"
+        "from lastitem.losses import sampled_softmax_cross_entropy, softmax_cross_entropy\n"
         "torch.set_num_threads(1)\n"
-        "hidden = torch.randn(2000, 2, requires_grad=True)\n"
-        "vectors = torch.randn(100_000, 2, requires_grad=True)\n"
-        "softmax_cross_entropy(hidden[:8], vectors, torch.ones(8, dtype=torch.int64)).backward()\n"
-        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        "softmax_cross_entropy(hidden, vectors, torch.ones(2000, dtype=torch.int64)).backward()\n"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
+        f"vectors = torch.randn(100_000, {size}, requires_grad=True)\n"
+        "negative = torch.randint(1, 100_001, (2000, 1000))\n"
+        "peaks = []\n"
+        "for count in (8, 2000):\n"
+        f"    hidden, label = torch.randn(count, {size}, requires_grad=True), torch.ones(count, dtype=torch.int64)\n"
+        f"    {loss}.backward()\n"
+        "    peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+        "print(peaks[1] - peaks[0])\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env={"PYTHONPATH": str(SOURCE)}, check=True)
     assert int(done.stdout) < 150_000, "kilobytes above the small call"
@@ -129,6 +142,35 @@ def test_bce_is_finite_where_a_probability_rounds_to_zero():
     hidden = torch.tensor([[1000.0]])
     found = binary_cross_entropy(hidden, torch.tensor([[-1.0], [1.0]]), torch.tensor([1]), torch.tensor([[2]]))
     assert float(found) == pytest.approx(2000.0)
+
+
+SAMPLED = {
+    "bce": binary_cross_entropy,
+    "sampled_softmax": sampled_softmax_cross_entropy,
+    "gbce": lambda *tensors: generalized_binary_cross_entropy(*tensors, 0.6),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLED)
+@pytest.mark.parametrize("bound", [1, 40, 10**6])
+def test_sampled_losses_pass_finite_differences(name, bound, monkeypatch):
+    """Both gradients against differences of the value: one position at a time, a few, all at once; negatives may repeat."""
+    monkeypatch.setattr("lastitem.losses.CHUNK_SCORES", bound)
+    hidden, vectors, label = scored(positions=7, items=6, size=3)
+    negative = all_others(label, 6)[:, [0, 2, 2, 4]]
+    assert torch.autograd.gradcheck(lambda h, v: SAMPLED[name](h, v, label, negative), (hidden, vectors))
+
+
+@pytest.mark.parametrize("name", SAMPLED)
+def test_sampled_losses_are_the_same_in_chunks(name, monkeypatch):
+    hidden, vectors, label = scored()
+    negative = all_others(label, len(vectors))
+    whole = SAMPLED[name](hidden, vectors, label, negative)
+    monkeypatch.setattr("lastitem.losses.CHUNK_SCORES", 2 * negative.shape[1] * hidden.shape[1])
+    chunked = SAMPLED[name](hidden, vectors, label, negative)
+    torch.testing.assert_close(chunked, whole)
+    for ours, theirs in zip(gradients(chunked, hidden, vectors), gradients(whole, hidden, vectors), strict=True):
+        torch.testing.assert_close(ours, theirs)
 
 
 def all_others(label, items):

@@ -274,7 +274,7 @@ def test_report_gets_every_line_as_it_is_made():
         settings,
         filter_seen=True,
         seed=3,
-        report=lambda line, seconds: lines.append((line.epoch, seconds)),
+        report=lambda curve, seconds: lines.append((curve[-1].epoch, seconds)),
     )
     assert [epoch for epoch, _ in lines] == [line.epoch for line in curve]
     assert all(seconds >= 0 for _, seconds in lines)

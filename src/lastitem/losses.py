@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 LOSSES = ("softmax", "sampled_softmax", "bce", "gbce")
-#: Scores held at once by the softmax loss: few enough to stay in a core's cache, but never fewer rows than a fast product takes.
+#: Numbers held at once by a loss: few enough to stay in a core's cache, but in the softmax loss never fewer rows than a fast product takes.
 CHUNK_SCORES, MINIMUM_ROWS = 1_000_000, 64
 _REDRAWS = 16
 
@@ -61,10 +62,35 @@ def softmax_cross_entropy(hidden: Tensor, item_vectors: Tensor, label: Tensor) -
     return _ChunkedSoftmaxCrossEntropy.apply(hidden, item_vectors, label)
 
 
-def _sampled_scores(hidden: Tensor, item_vectors: Tensor, label: Tensor, negative: Tensor) -> tuple[Tensor, Tensor]:
-    """Scores of the labels [T] and of the negatives [T, k]."""
-    positive = (hidden * functional.embedding(label - 1, item_vectors)).sum(dim=-1)
-    return positive, torch.einsum("td,tkd->tk", hidden, functional.embedding(negative - 1, item_vectors))
+class _ChunkedSampledLoss(torch.autograd.Function):
+    """Loss and both gradients in one pass over chunks of positions, so that no [T, k, d] of negatives ever exists."""
+
+    @staticmethod
+    def forward(
+        context: Any, hidden: Tensor, item_vectors: Tensor, label: Tensor, negative: Tensor, loss_of_scores: Callable[..., Tensor]
+    ) -> Tensor:
+        total = hidden.new_zeros(())
+        hidden_gradient, vectors_gradient = torch.empty_like(hidden), torch.zeros_like(item_vectors)
+        rows = max(1, CHUNK_SCORES // (negative.shape[1] * hidden.shape[1]))
+        chunks = zip(*(tensor.split(rows) for tensor in (hidden, label - 1, negative - 1, hidden_gradient)), strict=True)
+        for part, wanted, others, gradient in chunks:
+            own = item_vectors.index_select(0, wanted)
+            drawn = item_vectors.index_select(0, others.flatten()).view(*others.shape, -1)
+            scores = [(part * own).sum(dim=-1), torch.bmm(drawn, part[:, :, None]).squeeze(2)]
+            with torch.enable_grad():
+                loss = loss_of_scores(*(score.requires_grad_() for score in scores))
+                of_own, of_drawn = torch.autograd.grad(loss, scores)
+            total += loss.detach()
+            torch.add(of_own[:, None] * own, torch.bmm(of_drawn[:, None], drawn).squeeze(1), out=gradient)
+            vectors_gradient.index_add_(0, wanted, of_own[:, None] * part)
+            vectors_gradient.index_add_(0, others.flatten(), (of_drawn[:, :, None] * part[:, None]).flatten(0, 1))
+        context.save_for_backward(hidden_gradient, vectors_gradient)
+        return total
+
+    @staticmethod
+    def backward(context: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
+        hidden_gradient, vectors_gradient = context.saved_tensors
+        return hidden_gradient * outer[0], vectors_gradient * outer[0], None, None, None
 
 
 def binary_cross_entropy(hidden: Tensor, item_vectors: Tensor, label: Tensor, negative: Tensor) -> Tensor:
@@ -74,8 +100,11 @@ def binary_cross_entropy(hidden: Tensor, item_vectors: Tensor, label: Tensor, ne
     ----------
     hidden : [T, d].   item_vectors : [items, d].   label : int64 [T], 1 … items.   negative : int64 [T, k].
     """
-    positive, others = _sampled_scores(hidden, item_vectors, label, negative)
-    return -functional.logsigmoid(positive).sum() - functional.logsigmoid(-others).sum()
+
+    def loss(positive: Tensor, others: Tensor) -> Tensor:
+        return -functional.logsigmoid(positive).sum() - functional.logsigmoid(-others).sum()
+
+    return _ChunkedSampledLoss.apply(hidden, item_vectors, label, negative, loss)
 
 
 def generalized_binary_cross_entropy(hidden: Tensor, item_vectors: Tensor, label: Tensor, negative: Tensor, calibration: float) -> Tensor:
@@ -88,11 +117,14 @@ def generalized_binary_cross_entropy(hidden: Tensor, item_vectors: Tensor, label
     ----------
     hidden, item_vectors, label, negative : as for :func:`binary_cross_entropy`.   calibration : t, 0 to 1.
     """
-    positive, others = _sampled_scores(hidden, item_vectors, label, negative)
     count = negative.shape[1]
     rate = count / (len(item_vectors) - 1)
     exponent = rate * (calibration * (1 - 1 / rate) + 1 / rate)
-    return -(exponent * functional.logsigmoid(positive).sum() + functional.logsigmoid(-others).sum()) / (count + 1)
+
+    def loss(positive: Tensor, others: Tensor) -> Tensor:
+        return -(exponent * functional.logsigmoid(positive).sum() + functional.logsigmoid(-others).sum()) / (count + 1)
+
+    return _ChunkedSampledLoss.apply(hidden, item_vectors, label, negative, loss)
 
 
 def sampled_softmax_cross_entropy(hidden: Tensor, item_vectors: Tensor, label: Tensor, negative: Tensor) -> Tensor:
@@ -105,10 +137,12 @@ def sampled_softmax_cross_entropy(hidden: Tensor, item_vectors: Tensor, label: T
     ----------
     hidden, item_vectors, label, negative : as for :func:`binary_cross_entropy`.
     """
-    positive, others = _sampled_scores(hidden, item_vectors, label, negative)
     weight = math.log((len(item_vectors) - 1) / negative.shape[1])
-    together = torch.cat((positive[:, None], others + weight), dim=1)
-    return (together.logsumexp(dim=1) - positive).sum()
+
+    def loss(positive: Tensor, others: Tensor) -> Tensor:
+        return (torch.cat((positive[:, None], others + weight), dim=1).logsumexp(dim=1) - positive).sum()
+
+    return _ChunkedSampledLoss.apply(hidden, item_vectors, label, negative, loss)
 
 
 def info_nce(first: Tensor, second: Tensor, temperature: float) -> Tensor:

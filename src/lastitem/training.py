@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -35,6 +36,8 @@ from lastitem.models.popularity import Popularity
 from lastitem.ranking import rank
 from lastitem.sequences import PADDING, HeldOut, Sequences, pad
 
+PRECISIONS = ("float32", "bfloat16")
+
 
 @dataclass(frozen=True)
 class TrainingSettings:
@@ -53,6 +56,8 @@ class TrainingSettings:
     validation_users : at most so many users, fixed by the seed, are ranked after each round.
     validation_cutoff : K of the validation NDCG@K.
     length_groups : each batch is computed in so many groups of similar length; changes the speed, not the gradient.
+    precision : ``float32``, or ``bfloat16``: products of the encoder in bfloat16 (torch's autocast), those of the loss in TF32 where the
+        device has it. Meant for GPUs.   compile : have torch compile the encoder; takes a minute at the start.
     """
 
     batch_size: int = 128
@@ -66,6 +71,8 @@ class TrainingSettings:
     validation_users: int = 1024
     validation_cutoff: int = 10
     length_groups: int = 4
+    precision: str = "float32"
+    compile: bool = False
 
     @classmethod
     def from_mapping(cls, settings: Mapping[str, Any]) -> TrainingSettings:
@@ -75,17 +82,19 @@ class TrainingSettings:
         if unknown:
             raise InputError(f"training: no setting {', '.join(unknown)}; allowed: {', '.join(names)}")
         for name, value in settings.items():
-            kinds = {"loss": str, "learning_rate": (int, float), "calibration": (int, float)}.get(name, int)
-            if not isinstance(value, kinds) or isinstance(value, bool):
-                raise InputError(f"training: {name} is {value!r}; it must be {'text' if kinds is str else 'a number'}")
+            kind = {"learning_rate": float, "calibration": float}.get(name, type(getattr(cls, name)))
+            if not isinstance(value, (int, float) if kind is float else kind) or isinstance(value, bool) != (kind is bool):
+                wanted = {str: "text", bool: "true or false"}.get(kind, "a number")
+                raise InputError(f"training: {name} is {value!r}; it must be {wanted}")
             if name == "calibration":
                 if not 0 <= value <= 1:
                     raise InputError(f"training: {name} is {value!r}; it must be from 0 to 1")
-            elif kinds is not str and not 0 < value < float("inf"):
+            elif kind in (int, float) and not 0 < value < float("inf"):
                 raise InputError(f"training: {name} is {value!r}; it must be above 0")
         made = cls(**settings)
-        if made.loss not in LOSSES:
-            raise InputError(f"loss: {made.loss!r} is not known; allowed: {', '.join(LOSSES)}")
+        for name, allowed in (("loss", LOSSES), ("precision", PRECISIONS)):
+            if getattr(made, name) not in allowed:
+                raise InputError(f"{name}: {getattr(made, name)!r} is not known; allowed: {', '.join(allowed)}")
         return made
 
 
@@ -111,7 +120,9 @@ class Batch:
     negative: Tensor | None
 
     def to(self, device: str) -> Batch:
-        """The same batch on a device."""
+        """The same batch on a device. To a GPU it is copied from pinned memory, while the GPU still works on what came before."""
+        if torch.device(device).type == "cuda":
+            return Batch(*(None if part is None else part.pin_memory().to(device, non_blocking=True) for part in vars(self).values()))
         return Batch(*(None if part is None else part.to(device) for part in vars(self).values()))
 
 
@@ -180,8 +191,9 @@ def make_batch(
 
 def loss_of(model: SequenceModel, batches: Sequence[Batch], settings: TrainingSettings) -> Tensor:
     """Sum of the loss over the labelled positions of all groups; only those are projected onto the catalogue, all at once."""
-    encode = model.restore if isinstance(model, BERT4Rec) else model.encode
-    hidden = torch.cat([encode(batch.items, batch.length, at=batch.labelled.flatten().nonzero()[:, 0]) for batch in batches])
+    with _autocast(settings, batches[0].items.device):
+        hidden = torch.cat([model(batch.items, batch.length, batch.labelled.flatten().nonzero()[:, 0]) for batch in batches])
+    hidden = hidden.to(model.item_vectors().dtype)
     label = torch.cat([batch.label for batch in batches])
     if settings.loss == "softmax":
         return softmax_cross_entropy(hidden, model.item_vectors(), label)
@@ -209,10 +221,11 @@ def update(
     batches = [make_batch(model, sequences, group, settings, generator).to(device) for group in groups]
     labels = sum(len(batch.label) for batch in batches)
     optimizer.zero_grad(set_to_none=True)
-    loss = loss_of(model, batches, settings) / labels
-    if isinstance(model, DuoRec) and (model.unsupervised_weight or model.supervised_weight):
-        loss = loss + contrastive_loss(model, sequences, np.concatenate(groups), settings, generator, device)
-    loss.backward()
+    with _matrix_products(settings):
+        loss = loss_of(model, batches, settings) / labels
+        if isinstance(model, DuoRec) and (model.unsupervised_weight or model.supervised_weight):
+            loss = loss + contrastive_loss(model, sequences, np.concatenate(groups), settings, generator, device)
+        loss.backward()
     optimizer.step()
     return loss.item() * labels, labels
 
@@ -237,7 +250,8 @@ def contrastive_loss(
         for group in _length_groups(inputs, np.arange(len(inputs)), settings.length_groups):
             items, length, _, _ = next_item_batch(inputs, group, model.maximum_length)
             items, length = items.to(device), length.to(device)
-            pieces.append(model.read(items, length)[0])
+            with _autocast(settings, items.device):
+                pieces.append(model.read(items, length)[0].to(model.item_vectors().dtype))
             places.append(group)
         return torch.cat(pieces)[torch.from_numpy(np.argsort(np.concatenate(places))).to(device)]
 
@@ -250,6 +264,21 @@ def contrastive_loss(
         partner = sequences.draw_same_target(index, generator)
         loss = loss + model.supervised_weight * info_nce(anchor, vectors(partner), model.temperature)
     return loss
+
+
+def _autocast(settings: TrainingSettings, device: torch.device) -> torch.autocast:
+    return torch.autocast(device.type, torch.bfloat16, enabled=settings.precision == "bfloat16")
+
+
+@contextmanager
+def _matrix_products(settings: TrainingSettings) -> Iterator[None]:
+    """float32 products in TF32 where the device has it, if the settings ask for less than float32; as before at the end."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(before if settings.precision == "float32" else "high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def _length_groups(sequences: Sequences, index: NDArray[np.int64], count: int) -> list[NDArray[np.int64]]:
@@ -291,9 +320,15 @@ def validation_ndcg(model: SequenceModel, validation: HeldOut, filter_seen: bool
     return float(per_user("ndcg", ranks.target[:, 0], cutoff).mean())
 
 
-def _has_ended(curve: list[Round], patience: int) -> bool:
-    best = max((place for place, line in enumerate(curve) if line.best), default=-1)
-    return len(curve) - 1 - best >= patience
+def rounds_without_gain(curve: Sequence[Round]) -> int:
+    """Rounds since the best one."""
+    return len(curve) - 1 - max((place for place, line in enumerate(curve) if line.best), default=-1)
+
+
+def epochs_left(curve: Sequence[Round], settings: TrainingSettings) -> tuple[int, int]:
+    """Epochs until training ends after the last round of ``curve``: if no round is better any more, and at most."""
+    most = settings.maximum_epochs - curve[-1].epoch
+    return min(most, (settings.patience - rounds_without_gain(curve)) * curve[0].epoch), most
 
 
 def train(
@@ -305,7 +340,7 @@ def train(
     filter_seen: bool,
     seed: int,
     device: str = "cpu",
-    report: Callable[[Round, float], None] = lambda line, seconds: None,
+    report: Callable[[Sequence[Round], float], None] = lambda curve, seconds: None,
     checkpoint: Checkpoint | None = None,
 ) -> list[Round]:
     """Train ``model`` in place and leave it in its best state.
@@ -316,7 +351,7 @@ def train(
 
     Parameters
     ----------
-    report : called after each round (also those of an earlier process) with its line and the seconds of training so far.
+    report : called after each round (also those of an earlier process) with the curve and the seconds of training up to it.
     checkpoint : where the state is kept after each epoch until the training has ended and :meth:`Checkpoint.remove` is called.
 
     Returns
@@ -340,22 +375,25 @@ def train(
         raise InputError("the validation part holds no target; early stopping needs one")
 
     model.to(device)
+    if settings.compile:
+        model.compile(dynamic=True)
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, fused=True)
     updates_per_epoch = -(-len(usable) // settings.batch_size)
     epochs_per_round = -(-settings.round_updates // updates_per_epoch)
     curve: list[Round] = []
+    seconds: list[float] = []
     best_state = copy.deepcopy(model.state_dict())
     done = {"epoch": 0, "loss": 0.0, "labels": 0, "seconds": 0.0}
     checkpoint = checkpoint or Checkpoint(None, "")
     if found := checkpoint.load(model, optimizer, generator):
         best_state, values = found
-        done, curve = values["done"], [Round(**line) for line in values["curve"]]
-        for line in curve:
-            report(line, done["seconds"])
+        done, curve, seconds = values["done"], [Round(**line) for line in values["curve"]], values["seconds"]
+        for count, then in enumerate(seconds, 1):
+            report(curve[:count], then)
         checkpoint.say(f"goes on after epoch {done['epoch']}, from {checkpoint.path}")
-    while done["epoch"] < settings.maximum_epochs and not _has_ended(curve, settings.patience):
+    while done["epoch"] < settings.maximum_epochs and rounds_without_gain(curve) < settings.patience:
         start = time.monotonic()
         epoch = done["epoch"] + 1
         try:
@@ -372,9 +410,12 @@ def train(
             curve.append(Round(epoch, epoch * updates_per_epoch, loss / labels, ndcg, is_best))
             loss, labels = 0.0, 0
         done = {"epoch": epoch, "loss": loss, "labels": labels, "seconds": done["seconds"] + time.monotonic() - start}
-        checkpoint.save(model, best_state, optimizer, generator, {"done": done, "curve": [asdict(line) for line in curve]})
         if curve and curve[-1].epoch == epoch:
-            report(curve[-1], done["seconds"])
+            seconds.append(done["seconds"])
+        values = {"done": done, "curve": [asdict(line) for line in curve], "seconds": seconds}
+        checkpoint.save(model, best_state, optimizer, generator, values)
+        if curve and curve[-1].epoch == epoch:
+            report(curve, done["seconds"])
     model.load_state_dict(best_state)
     model.eval()
     return curve

@@ -72,6 +72,10 @@ class BERT4Rec(SequenceModel):
         masked.scatter_(1, length[:, None], self.mask)
         return self.restore(masked, length + 1, residual_scale=residual_scale, trace=trace, at=at)
 
+    def forward(self, items: Tensor, length: Tensor, at: Tensor) -> Tensor:
+        """float [n, d]: in training the masks already stand in the inputs."""
+        return self.restore(items, length, at=at)
+
     def restore(
         self,
         items: Tensor,

@@ -70,6 +70,10 @@ class SequenceModel(nn.Module):
         """
         raise TypeError(f"{type(self).__name__} does not encode")
 
+    def forward(self, items: Tensor, length: Tensor, at: Tensor) -> Tensor:
+        """float [n, d]: what training asks of a model, the vectors of the labelled positions; see :meth:`encode`."""
+        return self.encode(items, length, at=at)
+
     def read(self, items: Tensor, length: Tensor, offsets: Sequence[int] = (0,), **keywords: float) -> Tensor:
         """float [offsets, B, d]: the vectors of the read-out, and of the read-out moved back by each further offset (at most to
         position 0). The arguments are those of :meth:`encode`, which :meth:`width` belongs to."""
