@@ -22,7 +22,7 @@ from lastitem.models.registry import ARCHITECTURES, build, load
 from lastitem.models.sasrec import SASRec
 from lastitem.ranking import rank
 from lastitem.sequences import HeldOut, Sequences
-from lastitem.training import TrainingSettings, cloze_batch, make_batch, next_item_batch, train
+from lastitem.training import Round, TrainingSettings, cloze_batch, epochs_left, make_batch, next_item_batch, train
 from tests import literal
 
 torch.set_num_threads(1)
@@ -296,6 +296,19 @@ def test_validation_is_capped_by_users_and_filtered_as_told():
         assert curve[0].validation_ndcg == pytest.approx(per_user("ndcg", ranks, ITEMS).mean())
         found[users, filter_seen] = curve[0].validation_ndcg
     assert found[1000, True] == 0.0 < found[1000, False] != found[5, False]
+
+
+def test_how_much_is_left():
+    """Rounds of two epochs, patience 3, at most 20 epochs: after the best two rounds ago one more round, or up to the limit."""
+    settings = TrainingSettings(patience=3, maximum_epochs=20)
+
+    def curve(*best: bool) -> list[Round]:
+        return [Round(2 * number, 10 * number, 1.0, 0.1, flag) for number, flag in enumerate(best, 1)]
+
+    assert epochs_left(curve(True), settings) == (6, 18)
+    assert epochs_left(curve(True, True, False, False), settings) == (2, 12)
+    assert epochs_left(curve(True, False, False, False), settings) == (0, 12)
+    assert epochs_left(curve(*[True] * 9), settings) == (2, 2)
 
 
 # Repeatability
