@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tqdm import tqdm
 
 from lastitem import diagnosis
-from lastitem.decomposition import NO_ATTENTION, decompose
+from lastitem.decomposition import NO_ATTENTION
 from lastitem.errors import run
 from lastitem.rescaling import rank_scaled
 from lastitem.runs import Run, stack, write_run_table
@@ -40,9 +40,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     scales = [float(scale) for scale in arguments.scales]
     rankings = [("validation", scale, "ordered", 0) for scale in scales]
     rankings += [("test", scale, *way) for scale in scales for way in orders_and_repeats(arguments.repeats)]
-    ranks = [
-        {"part": part}
-        | rank_scaled(
+    ranks, mixing = [], []
+    for part, scale, order, repeat in tqdm(rankings, desc="rank", unit="ranking", disable=None):
+        ranked, ratios = rank_scaled(
             model,
             cases[part],
             residual_scale=scale,
@@ -50,16 +50,13 @@ def main(argv: Sequence[str] | None = None) -> None:
             repeat=repeat,
             shuffle_seed=arguments.shuffle_seed,
             filter_seen=arguments.filter_seen == "true",
+            mixing=(part, order) == ("test", "ordered"),
             device=arguments.device,
         )
-        for part, scale, order, repeat in tqdm(rankings, desc="rank", unit="ranking", disable=None)
-    ]
+        ranks.append({"part": part} | ranked)
+        if ratios:
+            mixing.append(ratios)
     write_run_table(arguments.ranks, this, stack(ranks))
-    mixing = [
-        {"residual_scale": scale}
-        | decompose(model, cases["test"], residual_scale=scale, map_positions=0, device=arguments.device).by_user()
-        for scale in tqdm(scales, desc="decompose", unit="scale", disable=None)
-    ]
     write_run_table(arguments.mixing, this, stack(mixing))
 
 

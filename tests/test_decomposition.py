@@ -14,7 +14,7 @@ import decompose as script
 from lastitem import decomposition
 from lastitem.decomposition import PARTS, Decomposition, additivity_error, decompose, mixing_ratios, newest_maps, own_and_others
 from lastitem.errors import InputError
-from lastitem.models.attention import BlockTrace
+from lastitem.models.attention import BlockTrace, QueryTrace
 from lastitem.models.bert4rec import BERT4Rec
 from lastitem.models.registry import build, save
 from lastitem.runs import read_run_tables
@@ -177,6 +177,28 @@ def test_mixing_ratios_equal_the_literal_ones(kind, scale):
 
 @pytest.mark.parametrize("scale", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("kind", list(KINDS))
+@torch.no_grad()
+def test_a_trace_of_one_query_is_that_row_of_the_whole(kind, scale):
+    """Another query for each of three padded inputs: weights, vectors, ratios; and the model's output is what it is without a trace."""
+    model = model_of(kind).double()
+    items, length = torch.tensor([[3, 1, 4, 1, 5], [2, 7, 0, 0, 0], [9, 2, 6, 0, 0]]), torch.tensor([5, 2, 3])
+    whole, row = [], torch.arange(3)
+    encoded = model.encode(items, length, residual_scale=scale, trace=whole)
+    for query in (model.readout(length), model.input_start(length)):
+        single = QueryTrace(query)
+        at = row * encoded.shape[1] + query
+        found = model.encode(items, length, residual_scale=scale, trace=single, at=at)
+        assert torch.equal(found, model.encode(items, length, residual_scale=scale, at=at))
+        assert len(single) == len(whole) == len(model.blocks)
+        for one, every in zip(single, whole, strict=True):
+            torch.testing.assert_close(one.attention[:, :, 0], every.attention[row, :, query], rtol=0, atol=1e-12)
+            torch.testing.assert_close(mixing_ratios(one)[:, :, 0], mixing_ratios(every)[:, row, query], rtol=0, atol=1e-12)
+            for name in ("residual", "before_norm", "after_norm"):
+                torch.testing.assert_close(getattr(one, name)[:, 0], getattr(every, name)[row, query], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("kind", list(KINDS))
 @pytest.mark.parametrize("length", [2, 5, 14, 15, 16, 19])
 @torch.no_grad()
 def test_g11_maps_equal_the_newest_literal_parts(kind, scale, length):
@@ -204,8 +226,10 @@ def hand_made(attention, size=4, scale=1.0):
     weights = torch.tensor(attention, dtype=torch.float64)[None, None]
     before = scale * residual + weights[:, 0] @ residual
     return BlockTrace(
+        query=None,
         attention=weights,
         values=residual[:, None],
+        mixed=weights @ residual[:, None],
         output_weight=torch.eye(size, dtype=torch.float64)[None],
         output_bias=torch.zeros(size, dtype=torch.float64),
         residual=residual,
@@ -241,7 +265,7 @@ def test_maps_of_padded_inputs_start_at_each_ones_own_end():
     one = hand_made(attention)
     two = BlockTrace(
         **{
-            name: value.expand(2, *value.shape[1:]) if name in ("attention", "values", "residual", "before_norm") else value
+            name: value.expand(2, *value.shape[1:]) if name in ("attention", "values", "mixed", "residual", "before_norm") else value
             for name, value in vars(one).items()
         }
     )

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from lastitem.decomposition import decompose
 from lastitem.models.registry import build
 from lastitem.ranking import rank
 from lastitem.rescaling import rank_scaled
@@ -27,7 +28,9 @@ def cases() -> HeldOut:
 
 
 def scaled(model, cases, scale, order="ordered", repeat=0):
-    return rank_scaled(model, cases, residual_scale=scale, order=order, repeat=repeat, shuffle_seed=4, filter_seen=False)
+    ranks, ratios = rank_scaled(model, cases, residual_scale=scale, order=order, repeat=repeat, shuffle_seed=4, filter_seen=False)
+    assert ratios == {}
+    return ranks
 
 
 def model_of(architecture):
@@ -64,3 +67,20 @@ def test_the_readout_moves_back_only_where_r_is_fixed(cases):
         scaled(model_of("bert4rec"), cases, 1.0),
     ):
         assert {int(columns[f"target_rank_back_{offset}"]) for offset in (1, 2, 3)} == {-1}
+
+
+@pytest.mark.parametrize("architecture", ["sasrec", "bert4rec", "bsarec", "duorec"])
+@pytest.mark.parametrize("scale", [0.0, 0.4, 1.0])
+def test_mixing_comes_from_the_same_pass_and_leaves_it_as_it_is(cases, architecture, scale):
+    """The ratios are those of the decomposition at the read-out, inputs with one item left out; the ranks are the same without them."""
+    model = model_of(architecture)
+    keywords = {"residual_scale": scale, "order": "ordered", "repeat": 0, "shuffle_seed": 4, "filter_seen": False}
+    ranks, ratios = rank_scaled(model, cases, **keywords, mixing=True)
+    plain, _ = rank_scaled(model, cases, **keywords)
+    for name, column in plain.items():
+        assert np.array_equal(ranks[name], column), name
+    expected = decompose(model, cases, residual_scale=scale, map_positions=0).by_user()
+    assert ratios["residual_scale"] == scale
+    for name in ("user", "layer", "part"):
+        assert np.array_equal(ratios[name], expected[name]), name
+    np.testing.assert_allclose(ratios["latest"], expected["latest"], atol=1e-5)

@@ -105,25 +105,29 @@ class Decomposition:
 def own_and_others(trace: BlockTrace) -> tuple[Tensor, Tensor]:
     """The Attn part of a query's own position, Σ_h α_h,ii f_h(x_i), and the sum over all other sources.
 
+    Both are projected after the sum over sources, so this costs O(L·d²), whatever the attention did.
+
     Returns
     -------
-    own, others : [B, L, d]; their sum and the output bias make the attention output.
+    own, others : [B, Q, d]; their sum and the output bias make the attention output.
     """
-    diagonal = torch.diagonal(trace.attention, dim1=-2, dim2=-1)
-    without_own = trace.attention - torch.diag_embed(diagonal)
-    own = torch.einsum("bhl,bhle,hed->bld", diagonal, trace.values, trace.output_weight)
-    others = torch.einsum("bhle,hed->bld", without_own @ trace.values, trace.output_weight)
-    return own, others
+    if trace.query is None:
+        weight, values = torch.diagonal(trace.attention, dim1=-2, dim2=-1), trace.values
+    else:
+        row = torch.arange(len(trace.query), device=trace.query.device)
+        weight, values = trace.attention[row, :, 0, trace.query][:, :, None], trace.values[row, :, trace.query][:, :, None]
+    own = weight[..., None] * values
+    return torch.einsum("bhqe,hed->bqd", own, trace.output_weight), torch.einsum("bhqe,hed->bqd", trace.mixed - own, trace.output_weight)
 
 
 def normalize_part(trace: BlockTrace, part: Tensor) -> Tensor:
-    """The share of a part [B, L, d] in the normalized vector: centred, over the full vector's deviation, times the gain."""
+    """The share of a part [B, Q, d] in the normalized vector: centred, over the full vector's deviation, times the gain."""
     deviation = (trace.before_norm.var(dim=-1, unbiased=False, keepdim=True) + trace.norm_epsilon).sqrt()
     return trace.norm_weight * (part - part.mean(dim=-1, keepdim=True)) / deviation
 
 
 def mixing_ratios(trace: BlockTrace) -> Tensor:
-    """Mixing ratio of every query for :data:`PARTS`: [3, B, L]; NaN where both norms are zero."""
+    """Mixing ratio of every query for :data:`PARTS`: [3, B, Q]; NaN where both norms are zero."""
     own, others = own_and_others(trace)
     with_residual = own + trace.residual_scale * trace.residual
     pairs = (

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from lastitem.decomposition import PARTS, mixing_ratios
 from lastitem.models.interface import SequenceModel
 from lastitem.ranking import rank
 from lastitem.recovery import READOUT_OFFSETS
@@ -23,15 +24,19 @@ def rank_scaled(
     repeat: int,
     shuffle_seed: int,
     filter_seen: bool,
+    mixing: bool = False,
     device: str | torch.device = "cpu",
-) -> dict[str, Any]:
-    """Rank under a residual scale and an order, as columns of one row per case.
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Rank under a residual scale and an order, and read the mixing ratios of the read-out in the same pass.
 
     Returns
     -------
-    ``residual_scale``, ``order``, ``repeat``, ``case``, ``user``, ``target_rank``, ``last_rank``, ``last_but_one_rank``, and
-    ``target_rank_back_1`` … ``_3``: the target's rank with the read-out moved back. Those are read at λ = 1 on the ordered
-    input only, where R is fixed, and only for a model that has earlier predictions to go back to; elsewhere they are −1.
+    ranks : columns of one row per case: ``residual_scale``, ``order``, ``repeat``, ``case``, ``user``, ``target_rank``,
+        ``last_rank``, ``last_but_one_rank``, and ``target_rank_back_1`` … ``_3``: the target's rank with the read-out moved back. Those
+        are read at λ = 1 on the ordered input only, where R is fixed, and only for a model that has earlier predictions to go
+        back to; elsewhere they are −1.
+    ratios : if asked for, columns of one row per case with two items or more, layer and part: ``residual_scale``, ``user``,
+        ``layer`` (from 1), ``part``, ``latest``; else no column.
     """
     going_back = model.reads_prefixes and residual_scale == 1.0 and order == "ordered"
     found = rank(
@@ -41,9 +46,10 @@ def rank_scaled(
         residual_scale=residual_scale,
         offsets=READOUT_OFFSETS if going_back else (0,),
         reorder=reorder(order, shuffle_seed, repeat),
+        inspect=(lambda trace: torch.stack([mixing_ratios(block)[:, :, 0].T for block in trace], dim=1)) if mixing else None,
         device=device,
     )
-    return {
+    ranks = {
         "residual_scale": residual_scale,
         "order": order,
         "repeat": np.int32(repeat),
@@ -54,3 +60,9 @@ def rank_scaled(
         "last_but_one_rank": found.last_but_one,
         **{f"target_rank_back_{offset}": found.target[:, offset] if going_back else np.int32(-1) for offset in READOUT_OFFSETS[1:]},
     }
+    if found.inspected is None:
+        return ranks, {}
+    ratio = found.inspected[cases.length > 1]
+    case, layer, part = (place.ravel() for place in np.indices(ratio.shape))
+    ratios = {"user": cases.user[cases.length > 1][case], "layer": layer + 1, "part": np.array(PARTS)[part], "latest": ratio.ravel()}
+    return ranks, {"residual_scale": residual_scale, **ratios}

@@ -91,9 +91,10 @@ def test_causal_attention_equals_loops(want_weights):
     attention = randomize(MultiHeadAttention(SIZE, HEADS, 0.3))
     query, source = vectors(2, 5, seed=1), vectors(2, 5, seed=2)
     weights, expected = looped_attention(attention, query, source, lambda b, i, j: j <= i)
-    output, found, values = attention(query, source, None, want_weights)
+    output, found, values, mixed = attention(query, source, None, want_weights)
     torch.testing.assert_close(output, expected, rtol=0, atol=1e-12)
     assert values.shape == (2, HEADS, 5, SIZE // HEADS)
+    torch.testing.assert_close(mixed, weights @ values, rtol=0, atol=1e-12)
     if want_weights:
         torch.testing.assert_close(found, weights, rtol=0, atol=1e-12)
     else:
@@ -107,7 +108,7 @@ def test_masked_attention_equals_loops(want_weights):
     x = vectors(2, 5)
     real = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
     weights, expected = looped_attention(attention, x, x, lambda b, i, j: bool(real[b, j]))
-    output, found, _ = attention(x, x, real[:, None, None, :], want_weights)
+    output, found, *_ = attention(x, x, real[:, None, None, :], want_weights)
     torch.testing.assert_close(output, expected, rtol=0, atol=1e-12)
     if want_weights:
         torch.testing.assert_close(found, weights, rtol=0, atol=1e-12)
@@ -116,7 +117,7 @@ def test_masked_attention_equals_loops(want_weights):
 def test_weights_are_a_distribution_over_what_may_be_read():
     attention = randomize(MultiHeadAttention(SIZE, HEADS, 0.0))
     x = vectors(3, 7)
-    _, weights, _ = attention(x, x, None, True)
+    _, weights, *_ = attention(x, x, None, True)
     torch.testing.assert_close(weights.sum(dim=-1), torch.ones(3, HEADS, 7, dtype=torch.float64))
     assert bool((weights.triu(diagonal=1) == 0).all())
 
@@ -125,8 +126,8 @@ def test_huge_scores_stay_finite():
     """Scores of ±10⁶ must not overflow the softmax; the weight goes to the largest."""
     attention = randomize(MultiHeadAttention(SIZE, HEADS, 0.0))
     x = 1e3 * vectors(1, 4)
-    output, weights, _ = attention(x, x, None, True)
-    fused, _, _ = attention(x, x, None)
+    output, weights, *_ = attention(x, x, None, True)
+    fused, *_ = attention(x, x, None)
     assert bool(torch.isfinite(output).all())
     torch.testing.assert_close(weights.sum(dim=-1), torch.ones(1, HEADS, 4, dtype=torch.float64))
     torch.testing.assert_close(fused, output)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -60,9 +61,9 @@ class SequenceModel(nn.Module):
         ----------
         items : int64 [B, L], 0 behind the end.   length : int64 [B].
         residual_scale : λ of every attention block.
-        trace : a list to which each attention block appends its trace.
+        trace : a list to which each attention block appends its trace; a :class:`~lastitem.models.attention.QueryTrace` for single queries.
         at : int64 [n], positions of the output, numbered row by row (:func:`lastitem.models.attention.positions_at`): what
-            only other positions need is not computed. Not together with ``trace``.
+            only other positions need is not computed. Not together with a trace of all positions.
 
         Returns
         -------
@@ -74,9 +75,9 @@ class SequenceModel(nn.Module):
         """float [n, d]: what training asks of a model, the vectors of the labelled positions; see :meth:`encode`."""
         return self.encode(items, length, at=at)
 
-    def read(self, items: Tensor, length: Tensor, offsets: Sequence[int] = (0,), **keywords: float) -> Tensor:
+    def read(self, items: Tensor, length: Tensor, offsets: Sequence[int] = (0,), **keywords: Any) -> Tensor:
         """float [offsets, B, d]: the vectors of the read-out, and of the read-out moved back by each further offset (at most to
-        position 0). The arguments are those of :meth:`encode`, which :meth:`width` belongs to."""
+        position 0); nothing else is computed in the last block. The arguments are those of :meth:`encode`."""
         moved = torch.stack([(self.readout(length) - offset).clamp(min=0) for offset in offsets])
         row = torch.arange(len(items), device=items.device) * self.width(items.shape[1])
         return self.encode(items, length, at=(row + moved).flatten(), **keywords).unflatten(0, moved.shape)
