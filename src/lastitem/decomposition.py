@@ -123,18 +123,19 @@ def own_and_others(trace: BlockTrace) -> tuple[Tensor, Tensor]:
 def normalize_part(trace: BlockTrace, part: Tensor) -> Tensor:
     """The share of a part [B, Q, d] in the normalized vector: centred, over the full vector's deviation, times the gain."""
     deviation = (trace.before_norm.var(dim=-1, unbiased=False, keepdim=True) + trace.norm_epsilon).sqrt()
-    return trace.norm_weight * (part - part.mean(dim=-1, keepdim=True)) / deviation
+    return _centred(trace, part) / deviation
+
+
+def _centred(trace: BlockTrace, part: Tensor) -> Tensor:
+    return trace.norm_weight * (part - part.mean(dim=-1, keepdim=True))
 
 
 def mixing_ratios(trace: BlockTrace) -> Tensor:
     """Mixing ratio of every query for :data:`PARTS`: [3, B, Q]; NaN where both norms are zero."""
     own, others = own_and_others(trace)
     with_residual = own + trace.residual_scale * trace.residual
-    pairs = (
-        (own, others),
-        (with_residual, others),
-        (normalize_part(trace, with_residual), normalize_part(trace, others)),
-    )
+    # The deviation of the full vector divides both parts of AttnResLN, so it falls out of their ratio.
+    pairs = ((own, others), (with_residual, others), (_centred(trace, with_residual), _centred(trace, others)))
     ratios = []
     for same, other in pairs:
         same_norm, other_norm = same.norm(dim=-1), other.norm(dim=-1)
@@ -167,17 +168,17 @@ def newest_maps(trace: BlockTrace, start: Tensor, end: Tensor, positions: int) -
     index = index.clamp(min=0)
     batch = torch.arange(len(end), device=end.device)[:, None]
     attention = trace.attention[batch[:, :, None], :, index[:, :, None], index[:, None, :]].permute(0, 3, 1, 2)
-    values = trace.values[batch, :, index].transpose(1, 2)
-    source = torch.einsum("bhpe,hed->bhpd", values, trace.output_weight)
-    source = trace.norm_weight * (source - source.mean(dim=-1, keepdim=True))
-    gram = torch.einsum("bhpd,bkpd->bphk", source, source)
+    part = torch.einsum("bhpe,hed->bhpd", trace.values[batch, :, index].transpose(1, 2), trace.output_weight)
+    own = torch.einsum("bhp,bhpd->bpd", torch.diagonal(attention, dim1=2, dim2=3), part)
+    own = own + trace.residual_scale * trace.residual[batch, index]
+    deviation = (trace.before_norm[batch, index].var(dim=-1, unbiased=False, keepdim=True) + trace.norm_epsilon).sqrt()
+    # ‖Σ_h α_h part_h‖² = Σ_hk α_h α_k ⟨part_h, part_k⟩: what depends on queries and what depends on d never meet in one tensor.
+    part, own = _centred(trace, part), _centred(trace, own)
+    gram = torch.einsum("bhpd,bkpd->bphk", part, part)
     squared = torch.einsum("bhij,bkij,bjhk->bij", attention, attention, gram).clamp(min=0)
-    deviation = (trace.before_norm.var(dim=-1, unbiased=False) + trace.norm_epsilon).sqrt()
-    norms = squared.sqrt() / deviation[batch, index][:, :, None]
-    own, _ = own_and_others(trace)
-    same = normalize_part(trace, own + trace.residual_scale * trace.residual).norm(dim=-1)
-    norms = norms - torch.diag_embed(torch.diagonal(norms, dim1=1, dim2=2)) + torch.diag_embed(same[batch, index])
-    return attention.mean(dim=1), norms, valid
+    norms = squared.sqrt()
+    norms.diagonal(dim1=1, dim2=2).copy_(own.norm(dim=-1))
+    return attention.mean(dim=1), norms / deviation, valid
 
 
 @torch.inference_mode()
