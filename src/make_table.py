@@ -11,7 +11,7 @@ from lastitem import tables
 from lastitem.errors import run
 from lastitem.files import read_json
 from lastitem.runs import read_run_tables
-from lastitem.summaries import Bootstrap, accuracy, chosen_scales, mixing_at_readout, recovery_curves
+from lastitem.summaries import Bootstrap, accuracy, chosen_scales, comparisons, mixing_at_readout, recovery_curves
 
 
 def make_table1(arguments: argparse.Namespace) -> tables.Table:
@@ -43,12 +43,24 @@ def make_table4(arguments: argparse.Namespace) -> tables.Table:
     return tables.table4(choices, not_applicable, arguments.headline_tolerance, arguments.headline_cutoff)
 
 
+def make_comparisons(arguments: argparse.Namespace) -> tables.Table:
+    """Every difference, paired over users."""
+    found = comparisons(
+        *(read_run_tables(paths) for paths in (arguments.ranks, arguments.shuffle, arguments.rescale)),
+        arguments.headline_cutoff,
+        Bootstrap.from_arguments(arguments),
+        arguments.permutations,
+    )
+    return tables.comparisons(found, arguments.headline_cutoff)
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Parse arguments, make the table, write its three files."""
     parser = argparse.ArgumentParser(description=__doc__)
     commands = parser.add_subparsers(dest="table", required=True)
     makers: dict[str, Callable[[argparse.Namespace], tables.Table]] = {
         "table1": make_table1, "table2": make_table2, "table3": make_table3, "table4": make_table4,
+        "comparisons": make_comparisons,
     }  # fmt: skip
     for name, maker in makers.items():
         command = commands.add_parser(name, help=maker.__doc__, description=maker.__doc__)
@@ -59,20 +71,25 @@ def main(argv: Sequence[str] | None = None) -> None:
         if name == "table1":
             command.add_argument("--statistics", required=True, nargs="+", help="statistics.json of each dataset")
             command.add_argument("--published", required=True, help="CSV of the paper's Table 1")
-        if name == "table2":
+        if name in ("table2", "comparisons"):
             command.add_argument("--ranks", required=True, nargs="+", help="ranks.parquet of each run")
+        if name == "table2":
             command.add_argument("--evaluations", required=True, nargs="+", help="evaluation.json of each run")
             command.add_argument("--cutoffs", required=True, nargs="+", type=int)
         if name == "table3":
             command.add_argument("--mixing", required=True, nargs="+", help="mixing.parquet of each run")
             command.add_argument("--mixing-users", required=True, nargs="+", help="mixing_users.parquet of each run")
-        if name == "table4":
+        if name in ("table4", "comparisons"):
             command.add_argument("--rescale", required=True, nargs="+", help="rescale.parquet of each run")
+        if name == "table4":
             command.add_argument("--tolerances", required=True, nargs="+", type=float)
             command.add_argument("--headline-tolerance", required=True, type=float)
-        if name in ("table2", "table4"):
+        if name == "comparisons":
+            command.add_argument("--shuffle", required=True, nargs="+", help="shuffle.parquet of each run")
+            command.add_argument("--permutations", required=True, type=int, help="random signs of each test")
+        if name in ("table2", "table4", "comparisons"):
             command.add_argument("--headline-cutoff", required=True, type=int)
-        if name in ("table2", "table3"):
+        if name in ("table2", "table3", "comparisons"):
             Bootstrap.add_arguments(command)
     arguments = parser.parse_args(argv)
     tables.write(arguments.maker(arguments), arguments.csv, arguments.markdown, arguments.latex)

@@ -1,12 +1,15 @@
-"""Bootstrap intervals over users, against a literal resampling loop."""
+"""Bootstrap intervals over users against a literal resampling loop; p-values against every choice of signs, and by hand."""
 
 from __future__ import annotations
+
+import itertools
+import math
 
 import numpy as np
 import pytest
 
 from lastitem import statistics
-from lastitem.statistics import bootstrap_ratio
+from lastitem.statistics import bootstrap_ratio, holm, sign_flip_test
 from tests import literal
 
 
@@ -85,3 +88,62 @@ def test_depends_on_the_seed_and_not_on_the_bound_of_memory(monkeypatch):
     for bound in (1, 70, 30 * 50):
         monkeypatch.setattr(statistics, "_MAXIMUM_WEIGHTS", bound)
         np.testing.assert_allclose(bootstrap_ratio(numerator, denominator, resamples=101, seed=1), first, rtol=1e-12)
+
+
+# Paired differences
+
+
+def literal_sign_flip(differences):
+    """Every choice of signs: the share of sums at least as far from zero as the observed one (two-sided, by symmetry)."""
+    sums = [
+        sum(sign * value for sign, value in zip(signs, differences, strict=True))
+        for signs in itertools.product((1, -1), repeat=len(differences))
+    ]
+    return sum(abs(found) >= abs(sum(differences)) - 1e-12 for found in sums) / len(sums)
+
+
+@pytest.mark.parametrize(
+    "differences", [[0.5], [1.0, -0.25], [0.5, 0.3, 0.2], [1.0, 2.0, 3.0, -1.5], [0.1, 0.2, -0.3, 0.4, 0.5, -0.6, 0.7]]
+)
+def test_few_users_every_choice_of_signs(differences):
+    """Users without a difference change nothing."""
+    padded = np.array([*differences, 0.0, 0.0, 0.0])[:, None]
+    found = sign_flip_test(padded, permutations=9999, seed=0)
+    assert found[0] == pytest.approx(literal_sign_flip(differences), abs=1e-12)
+
+
+def test_equal_differences_are_the_exact_sign_test():
+    """Hits won and lost: 8 against 2 of ten; p = 2 · (1 + 10 + 45) / 2¹⁰, and far below 1 / permutations where the data say so."""
+    won_and_lost = np.array([[1.0] * 8 + [-1.0] * 2]).T
+    assert sign_flip_test(won_and_lost, permutations=99, seed=0)[0] == pytest.approx(2 * 56 / 1024)
+    assert sign_flip_test(np.ones((100, 1)), permutations=99, seed=0)[0] == pytest.approx(2.0**-99)
+
+
+def test_many_users_random_signs():
+    """Against the normal limit: Σ d / √Σ d²; the same seed gives the same p, and it is never 0."""
+    generator = np.random.default_rng(3)
+    differences = generator.normal([0.05, 0.05, 1.05], 1.0, (2000, 3))
+    found = sign_flip_test(differences, permutations=9999, seed=1)
+    expected = [math.erfc(abs(column.sum()) / math.sqrt((column**2).sum()) / math.sqrt(2)) for column in differences.T]
+    assert found[:2] == pytest.approx(expected[:2], abs=0.02)
+    assert 0 < found[2] <= 2 / 10_000
+    assert np.array_equal(found, sign_flip_test(differences, permutations=9999, seed=1))
+
+
+def test_no_difference_no_evidence():
+    assert sign_flip_test(np.zeros((5, 2)), permutations=99, seed=0).tolist() == [1.0, 1.0]
+    assert sign_flip_test(np.zeros((0, 1)), permutations=99, seed=0).tolist() == [1.0]
+
+
+def test_without_an_effect_small_values_are_as_rare_as_they_say():
+    """300 studies of 40 users with symmetric differences: about a tenth of the p-values lie below 0.1."""
+    differences = np.random.default_rng(5).normal(size=(40, 300))
+    found = sign_flip_test(differences, permutations=999, seed=0)
+    assert 0.05 < (found < 0.1).mean() < 0.15
+
+
+def test_holm_by_hand():
+    """Sorted 0.01, 0.02, 0.03, 0.4 times 4, 3, 2, 1 is 0.04, 0.06, 0.06, 0.4: the third may not fall below the second."""
+    assert holm(np.array([0.03, 0.01, 0.4, 0.02])) == pytest.approx([0.06, 0.04, 0.4, 0.06])
+    assert holm(np.array([0.5, 0.9])).tolist() == [1.0, 1.0]
+    assert holm(np.array([])).tolist() == []

@@ -1,6 +1,6 @@
 """Summaries of run tables by hand: means, paired changes, denominators, spread over seeds, recovery and chosen λ (G3, G5, G19, H13).
 
-H15 is met by intervals, not p-values: there are none to correct.
+H15 is met by intervals over users, and by the correction of the p-values of paired differences for their number.
 """
 
 import math
@@ -10,11 +10,13 @@ import pandas as pd
 import pytest
 
 from lastitem.runs import Run, read_run_tables, write_run_table
+from lastitem.statistics import holm
 from lastitem.summaries import (
     Bootstrap,
     accuracy,
     average_maps,
     chosen_scales,
+    comparisons,
     last_item_hit_rates,
     mixing_at_readout,
     recovery_curves,
@@ -404,3 +406,80 @@ def test_models_without_recovery_are_not_chosen_for():
     curves = pd.concat([curves_of({1.0: (0.5, 0.0)}, {1.0: (0.5, 0.0)}, model=model) for model in ("sasrec", "bert4rec")])
     curves.loc[curves["model"] == "bert4rec", ["recoverable", "recovered", "recovery"]] = np.nan
     assert set(chosen_scales(curves, [0.01])["model"]) == {"sasrec"}
+
+
+# Comparisons
+
+
+def ranks_of(model, target, last, seed=1):
+    count = len(target)
+    columns = {"case": range(count), "user": range(count), "target_rank": target, "last_rank": last}
+    return frame_of(columns, model=model, seed=seed)
+
+
+def shuffle_of(model, by_order):
+    rows = [
+        frame_of(
+            {"case": range(len(ranks)), "user": range(len(ranks)), "order": order, "repeat": repeat, "target_rank": ranks}, model=model
+        )
+        for order, repeats in by_order.items()
+        for repeat, ranks in enumerate(repeats)
+    ]
+    return pd.concat(rows, ignore_index=True)
+
+
+def test_comparisons_by_hand():
+    """Ranks 1 and 3 are worth 1 and ½: differences of means over users, each pair once, the reference subtracted."""
+    ranks = pd.concat([ranks_of("a", [1, 1, 3, 0], [1, 2, 30, 40]), ranks_of("b", [3, 0, 3, 0], [11, 1, 50, 60])])
+    shuffled = pd.concat(
+        [
+            shuffle_of("a", {"ordered": [[1, 1, 3, 0]], "partial": [[1, 3, 3, 0], [3, 1, 3, 0]], "full": [[0, 0, 3, 0]] * 2}),
+            shuffle_of("b", {"ordered": [[3, 0, 3, 0]], "partial": [[3, 0, 3, 0]], "full": [[3, 0, 3, 1]]}),
+        ]
+    )
+    scaled = pd.concat(
+        frame_of(
+            {
+                "case": range(4),
+                "user": range(4),
+                "part": part,
+                "order": "ordered",
+                "residual_scale": scale,
+                "target_rank": target,
+                "last_rank": last,
+            },
+            model="a",
+        )
+        for part, scale, target, last in (
+            ("test", 1.0, [1, 1, 3, 0], [1, 2, 30, 40]),
+            ("test", 0.5, [1, 3, 3, 3], [11, 12, 13, 14]),
+            ("validation", 0.5, [0, 0, 0, 0], [1, 1, 1, 1]),
+        )
+    )
+    found = comparisons(ranks, shuffled, scaled, 10, FEW, permutations=99)
+    value = found.set_index(["model", "contrast", "condition", "reference", "measure"])["value"].to_dict()
+    assert value == pytest.approx(
+        {
+            ("a", "shuffle", "partial", "ordered", "NDCG"): (-0.25 - 0.25) / 4,
+            ("a", "shuffle", "full", "ordered", "NDCG"): -2 / 4,
+            ("b", "shuffle", "partial", "ordered", "NDCG"): 0.0,
+            ("b", "shuffle", "full", "ordered", "NDCG"): 1 / 4,
+            ("a", "residual scale", "0.5", "1.0", "NDCG"): (-0.5 + 0.5) / 4,
+            ("a", "residual scale", "0.5", "1.0", "HRLI"): -2 / 4,
+            ("a", "model", "a", "b", "NDCG"): (0.5 + 1.0) / 4,
+            ("a", "model", "a", "b", "HRLI"): (1 + 0) / 4,
+        }
+    )
+    p = found.set_index(["model", "contrast", "condition", "measure"])["p"].to_dict()
+    assert p["a", "shuffle", "full", "NDCG"] == 0.5, "two users, both lose the same: one of four choices of signs each way"
+    assert p["b", "shuffle", "partial", "NDCG"] == 1.0
+    assert found["p_holm"].tolist() == holm(found["p"].to_numpy()).tolist()
+    assert (found["users"] == 4).all() and (found["seeds"] == 1).all()
+
+
+def test_models_are_compared_on_the_seeds_both_have():
+    ranks = pd.concat([ranks_of("a", [1, 1], [1, 1], seed=1), ranks_of("a", [0, 0], [1, 1], seed=2), ranks_of("b", [0, 1], [1, 1], seed=1)])
+    shuffled = shuffle_of("a", {"ordered": [[1, 1]], "partial": [[1, 1]], "full": [[1, 1]]})
+    found = comparisons(ranks, shuffled, pd.DataFrame(), 10, FEW, permutations=99)
+    row = found[(found["contrast"] == "model") & (found["measure"] == "NDCG")].iloc[0]
+    assert (row["value"], row["seeds"]) == (0.5, 1)

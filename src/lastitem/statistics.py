@@ -1,9 +1,10 @@
-"""Uncertainty: intervals from a bootstrap over users."""
+"""Uncertainty: intervals from a bootstrap over users, p-values of paired differences, and their correction for being many."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 #: Resamples × users held at once, as float64.
 _MAXIMUM_WEIGHTS = 8_000_000
@@ -42,3 +43,49 @@ def bootstrap_ratio(
     low, high = np.full(columns, np.nan), np.full(columns, np.nan)
     low[usable], high[usable] = np.nanquantile(ratios[:, usable], [tail, 1.0 - tail], axis=0)
     return low, high
+
+
+def sign_flip_test(differences: NDArray[np.float64], *, permutations: int, seed: int) -> NDArray[np.float64]:
+    """Two-sided p-values of paired differences: as far from zero as their sum, if each user's could as well have the other sign.
+
+    Users without a difference say nothing about its sign. Where all others differ by the same amount (hits) this is the sign test,
+    computed exactly; where there are few enough users every choice of signs is looked at; else ``permutations`` random ones,
+    with the observed one among them, so that p is never 0 (Phipson & Smyth 2010, "Permutation P-values should never be zero").
+
+    Parameters
+    ----------
+    differences : float64 [users, columns].
+
+    Returns
+    -------
+    float64 [columns]; 1 where no user differs.
+    """
+    return np.array([_sign_flip_p(column[column != 0], permutations, seed) for column in differences.T])
+
+
+def _sign_flip_p(differences: NDArray[np.float64], permutations: int, seed: int) -> float:
+    if not len(differences):
+        return 1.0
+    if np.ptp(np.abs(differences)) == 0:
+        return float(stats.binomtest(int((differences > 0).sum()), len(differences)).pvalue)
+    found = stats.permutation_test(
+        (differences,),
+        np.sum,
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=permutations,
+        batch=max(1, _MAXIMUM_WEIGHTS // len(differences)),
+        rng=np.random.default_rng(seed),
+    )
+    return float(found.pvalue)
+
+
+def holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """p-values corrected for their number: all that stay below a level are true findings but with that probability (Holm 1979).
+
+    The i-th smallest of m is multiplied by m − i + 1, never below the one before it, at most 1.
+    """
+    order = np.argsort(p_values, kind="stable")
+    corrected = np.empty(len(p_values))
+    corrected[order] = np.minimum(np.maximum.accumulate(p_values[order] * np.arange(len(p_values), 0, -1)), 1.0)
+    return corrected

@@ -11,6 +11,7 @@ Each summary has the columns of a study (dataset, split, model), those of its co
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,7 +21,7 @@ import pandas as pd
 from lastitem.metrics import RANK_METRICS, per_user
 from lastitem.recovery import READOUT_OFFSETS, choose_scale, hits, recoverable, recovery
 from lastitem.runs import RUN_COLUMNS
-from lastitem.statistics import bootstrap_ratio
+from lastitem.statistics import bootstrap_ratio, holm, sign_flip_test
 
 STUDY_COLUMNS = ["dataset", "split", "model"]
 
@@ -44,18 +45,20 @@ class Bootstrap:
         return cls(arguments.resamples, arguments.bootstrap_seed)
 
 
-def summarize(frame: pd.DataFrame, conditions: Sequence[str], bootstrap: Bootstrap) -> pd.DataFrame:
+def summarize(frame: pd.DataFrame, conditions: Sequence[str], bootstrap: Bootstrap, permutations: int = 0) -> pd.DataFrame:
     """Summarize ``numerator`` over ``denominator`` for each study row and condition.
 
     Parameters
     ----------
     frame : a row per run, condition and case: the run's columns, ``conditions``, ``user``, ``numerator``, ``denominator``.
         A case whose denominator is 0 is out of the measure.
+    permutations : if numerators are paired differences, adds ``p`` of :func:`lastitem.statistics.sign_flip_test` over users.
 
     Returns
     -------
     The tidy summary described above, in order of appearance.
     """
+    columns = [*STUDY_COLUMNS, *conditions, "value", "ci_low", "ci_high", "sd_seeds", "seeds", "users", "cases"]
     summaries = []
     for study, group in frame.groupby(STUDY_COLUMNS, sort=False):
         users, user = np.unique(group["user"].to_numpy(), return_inverse=True)
@@ -79,9 +82,11 @@ def summarize(frame: pd.DataFrame, conditions: Sequence[str], bootstrap: Bootstr
         summary["seeds"] = len(seeds)
         summary["users"] = (present.sum(axis=2) > 0).sum(axis=0)
         summary["cases"] = (present.sum(axis=(0, 2)) / len(seeds)).round().astype(int)
+        if permutations:
+            summary["p"] = sign_flip_test(numerator.sum(axis=2), permutations=permutations, seed=bootstrap.seed)
         summaries.append(summary)
     if not summaries:
-        return pd.DataFrame(columns=[*STUDY_COLUMNS, *conditions, "value", "ci_low", "ci_high", "sd_seeds", "seeds", "users", "cases"])
+        return pd.DataFrame(columns=[*columns, "p"] if permutations else columns)
     return pd.concat(summaries, ignore_index=True)
 
 
@@ -272,6 +277,62 @@ def chosen_scales(curves: pd.DataFrame, tolerances: Sequence[float]) -> pd.DataF
                     }
                 )
     return pd.DataFrame(rows, columns=None if rows else [*RUN_COLUMNS, "tolerance", "selection", "residual_scale"])
+
+
+def comparisons(
+    ranks: pd.DataFrame, shuffled: pd.DataFrame, scaled: pd.DataFrame, cutoff: int, bootstrap: Bootstrap, permutations: int
+) -> pd.DataFrame:
+    """Every difference the study speaks of, paired over users: shuffled against ordered, λ against 1, model against model.
+
+    Parameters
+    ----------
+    ranks, shuffled, scaled : rows of ranks.parquet, shuffle.parquet and rescale.parquet of all runs.
+
+    Returns
+    -------
+    Conditions ``contrast`` (``shuffle``, ``residual scale``, ``model``), ``condition``, ``reference``, ``measure`` (``NDCG``, ``HRLI``);
+    the value is condition − reference, ``p`` of a sign-flip test over users, ``p_holm`` corrected for all rows. Two models are
+    compared on the seeds that both have.
+    """
+    conditions = ["contrast", "condition", "reference", "measure"]
+    parts = []
+    shuffled = shuffled.assign(NDCG=per_user("ndcg", shuffled["target_rank"].to_numpy(), cutoff))
+    shuffled = _mean_over_repeats(shuffled, ["order"], ["NDCG"])
+    parts += _differences(shuffled, "order", [("partial", "ordered"), ("full", "ordered")], ["NDCG"], "shuffle")
+    if len(scaled):
+        scaled = scaled[(scaled["part"] == "test") & (scaled["order"] == "ordered")]
+        scaled = _with_measures(scaled, cutoff)
+        others = sorted(set(scaled["residual_scale"]) - {1.0})
+        parts += _differences(scaled, "residual_scale", [(scale, 1.0) for scale in others], ["NDCG", "HRLI"], "residual scale")
+    ranks = _with_measures(ranks, cutoff)
+    for first, second in itertools.combinations(dict.fromkeys(ranks["model"]), 2):
+        pair = ranks[ranks["model"].isin([first, second])].rename(columns={"model": "compared"}).assign(model=first)
+        parts += _differences(pair, "compared", [(first, second)], ["NDCG", "HRLI"], "model")
+    parts = [part for part in parts if len(part)]
+    frame = pd.concat(parts) if parts else pd.DataFrame(columns=[*RUN_COLUMNS, *conditions])
+    found = summarize(frame, conditions, bootstrap, permutations)
+    return found.assign(p_holm=holm(found["p"].to_numpy(dtype=np.float64)))
+
+
+def _with_measures(ranks: pd.DataFrame, cutoff: int) -> pd.DataFrame:
+    return ranks.assign(
+        NDCG=per_user("ndcg", ranks["target_rank"].to_numpy(), cutoff), HRLI=hits(ranks["last_rank"].to_numpy(), cutoff).astype(np.float64)
+    )
+
+
+def _differences(
+    frame: pd.DataFrame, condition: str, pairs: Sequence[tuple[object, object]], measures: Sequence[str], contrast: str
+) -> list[pd.DataFrame]:
+    by_case = [*RUN_COLUMNS, "case", "user"]
+    parts = []
+    for one, other in pairs:
+        sides = (frame.loc[frame[condition] == side, [*by_case, *measures]] for side in (one, other))
+        paired = pd.merge(*sides, on=by_case, suffixes=("", " of the reference"), validate="one_to_one")
+        for measure in measures:
+            difference = paired[measure] - paired[f"{measure} of the reference"]
+            names = {"contrast": contrast, "condition": str(one), "reference": str(other), "measure": measure}
+            parts.append(_measured(paired, difference, np.ones(len(paired)), **names))
+    return parts
 
 
 def _mean_over_repeats(frame: pd.DataFrame, conditions: Sequence[str], columns: Sequence[str]) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Tables 1 to 4: a tidy CSV for machines, and the same facts laid out for readers in Markdown and LaTeX."""
+"""Tables 1 to 4 and the comparisons: a tidy CSV for machines, and the same facts laid out for readers in Markdown and LaTeX."""
 
 from __future__ import annotations
 
@@ -240,6 +240,40 @@ def table4(choices: pd.DataFrame, not_applicable: Sequence[tuple], tolerance: fl
         "result."
     )
     return Table(facts, layout, caption, {})
+
+
+def comparisons(found: pd.DataFrame, cutoff: int) -> Table:
+    """Every paired difference of the study with its interval and p-value; ``found`` is of :func:`lastitem.summaries.comparisons`."""
+    layout = pd.DataFrame(
+        [
+            {
+                "Dataset": row["dataset"],
+                "Split": row["split"],
+                "Model": row["model"],
+                "Contrast": row["contrast"],
+                "Difference": f"{_named(row, 'condition')} − {_named(row, 'reference')}",
+                "Of": f"{row['measure']}@{cutoff}",
+                "Value": _spread(row).replace("-", "−"),
+                "95 % interval": f"[{row['ci_low']:.4f}, {row['ci_high']:.4f}]",
+                "p": f"{row['p']:.2g}",
+                "p (Holm)": f"{row['p_holm']:.2g}",
+                "Users": f"{row['users']:,}",
+                "Seeds": str(row["seeds"]),
+            }
+            for _, row in found.iterrows()
+        ],
+    )
+    caption = (
+        "Comparisons. Differences on the test part, paired over users: shuffled against ordered histories (mean over the shuffles), "
+        "residual scale λ against 1, model against model on the seeds both have. Mean over users and seeds, ± standard deviation over "
+        "seeds where there are several; bootstrap interval over users; p of a sign-flip test over users, and corrected for all "
+        f"{len(found)} rows (Holm). The tests are about users: whether another training would differ the same way is what the seeds tell."
+    )
+    return Table(found, layout, caption, {})
+
+
+def _named(row: pd.Series, side: str) -> str:
+    return f"λ {float(row[side]):g}" if row["contrast"] == "residual scale" else row[side]
 
 
 def _cell(form: str, value: float) -> str:

@@ -26,7 +26,7 @@ SCRIPTS = os.path.relpath(Path(workflow.basedir) / "src")
 PUBLISHED = os.path.relpath(Path(workflow.basedir) / "config/published")
 ENVIRONMENT = f"{workflow.basedir}/envs/lastitem.yaml"
 
-TABLES = ["table1", "table2", "table3", "table4"]
+TABLES = ["table1", "table2", "table3", "table4", "comparisons"]
 FIGURES = ["fig1", "fig2", "fig3", "fig4", "fig5", "fig6"]
 
 CORE = "results/{dataset}/core"

@@ -1,5 +1,5 @@
 # Needs: the result files of every run of the study.
-# Makes: results/table1 … table4 (csv, md, tex) and results/fig1 … fig6 (pdf, png, and the csv behind it).
+# Makes: results/table1 … table4 and comparisons (csv, md, tex) and results/fig1 … fig6 (pdf, png, and the csv behind it).
 
 
 localrules:
@@ -7,6 +7,7 @@ localrules:
     table2,
     table3,
     table4,
+    comparisons,
     fig1,
     fig2,
     fig3,
@@ -129,6 +130,39 @@ rule table4:
     shell:
         "python {input.script:q} table4 --rescale {input.rescale:q} --tolerances {params.tolerances}"
         " --headline-tolerance {params.tolerance} --headline-cutoff {params.cutoff}"
+        " --csv {output.csv:q} --markdown {output.markdown:q} --latex {output.latex:q} > {log:q} 2>&1"
+
+
+rule comparisons:
+    input:
+        script=script("make_table.py"),
+        modules=modules("make_table.py"),
+        ranks=runs("ranks.parquet"),
+        shuffle=runs("shuffle.parquet"),
+        rescale=runs("rescale.parquet"),
+    output:
+        csv=report(
+            "results/comparisons.csv",
+            caption="../report/comparisons.rst",
+            category="Tables",
+            labels={"table": "comparisons", "shows": "Paired differences"},
+        ),
+        markdown="results/comparisons.md",
+        latex="results/comparisons.tex",
+    log:
+        "logs/comparisons.log",
+    benchmark:
+        "logs/comparisons.tsv"
+    conda:
+        ENVIRONMENT
+    params:
+        cutoff=config["headline_cutoff"],
+        bootstrap=config["bootstrap"],
+        permutations=config["permutations"],
+    shell:
+        "python {input.script:q} comparisons --ranks {input.ranks:q} --shuffle {input.shuffle:q} --rescale {input.rescale:q}"
+        " --headline-cutoff {params.cutoff} --permutations {params.permutations}"
+        " --resamples {params.bootstrap[resamples]} --bootstrap-seed {params.bootstrap[seed]}"
         " --csv {output.csv:q} --markdown {output.markdown:q} --latex {output.latex:q} > {log:q} 2>&1"
 
 
