@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "--sources",
         required=True,
         type=_read_json,
-        help="JSON: name → {url | share | package | by_hand | path, bytes, sha256}; local files first, the others in this order",
+        help="JSON: name → {url | share | package | by_hand | path | generated, …}; local files first, the others in this order",
     )
     parser.add_argument("--licence", help="terms of the data, said before a download")
     parser.add_argument("--fingerprints", type=_read_json, default={}, help="JSON: local file → its state, noted beside the output")

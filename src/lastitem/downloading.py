@@ -29,6 +29,7 @@ from lastitem.errors import InputError
 from lastitem.files import read_json, write_aside, write_json
 from lastitem.origins import RECORDS, by_hand_file, on_disk
 from lastitem.progress import Progress
+from lastitem.synthetic import write_log
 
 CONNECT_SECONDS, READ_SECONDS = 10, 60
 ATTEMPTS = 5  # in a row without a new byte
@@ -64,8 +65,8 @@ def fetch_first(dataset: str, sources: Mapping[str, Mapping[str, Any]], out: str
     dataset : name for messages.
     sources : name → one of ``url`` (http or https), ``share`` (``api``, ``key`` and ``file``: a file of a public share with the REST API of
         Yandex Disk), ``package`` (a pinned requirement whose wheel is fetched by pip from the configured package index),
-        ``by_hand`` (``page`` and ``file``: what only a person can fetch) or ``path`` (a local file), and, where known,
-        ``bytes`` and ``sha256``.
+        ``by_hand`` (``page`` and ``file``: what only a person can fetch), ``path`` (a local file) or ``generated`` (arguments of
+        :func:`lastitem.synthetic.write_log`), and, where known, ``bytes`` and ``sha256``.
     out : where the file goes, as it was served.
     licence : terms of the data, said before anything is fetched over the network.
 
@@ -87,12 +88,14 @@ def fetch_first(dataset: str, sources: Mapping[str, Mapping[str, Any]], out: str
                 print(f"{dataset}: licence: {licence}", file=sys.stderr)
                 licence = None
             try:
-                if file is None and "package" not in source:
+                if file is None and not {"package", "generated"} & source.keys():
                     found = _download(dataset, source, partial, out)
                     partial.finish(out)
                 else:
                     with write_aside(out) as aside:
-                        if file is None:
+                        if "generated" in source:
+                            write_log(aside, **source["generated"])
+                        elif file is None:
                             _fetch_package(source["package"], aside)
                         else:
                             _copy(file, aside)
@@ -125,6 +128,8 @@ def _address(source: Mapping[str, Any]) -> str:
     """What a source is known by: in messages, in the provenance, in the note of a partial file, in the recorded checksums."""
     if "package" in source:
         return f"package {source['package']}"
+    if "generated" in source:
+        return f"generated {json.dumps(source['generated'])}"
     if "by_hand" in source:
         return f"{source['by_hand']['page']} {source['by_hand']['file']}"
     return f"{source['share']['key']} {source['share']['file']}" if "share" in source else source["url"]

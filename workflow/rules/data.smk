@@ -21,7 +21,7 @@ rule download:
     conda:
         ENVIRONMENT
     params:
-        sources=of_sources("url", "share", "package", "by_hand", "path", "bytes", "sha256"),
+        sources=of_sources("url", "share", "package", "by_hand", "path", "generated", "bytes", "sha256"),
         fingerprints=origin,
         licence=lambda wildcards: config["registry"][wildcards.dataset].get("licence", ""),
     shell:
