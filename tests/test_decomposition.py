@@ -12,11 +12,21 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import decompose as script
 from lastitem import decomposition
-from lastitem.decomposition import PARTS, Decomposition, additivity_error, decompose, mixing_ratios, newest_maps, own_and_others
+from lastitem.decomposition import (
+    Decomposition,
+    additivity_error,
+    decompose,
+    head_shares,
+    mixing_ratios,
+    newest_maps,
+    own_and_others,
+    stack_mixing_ratio,
+)
 from lastitem.errors import InputError
 from lastitem.models.attention import BlockTrace, QueryTrace
 from lastitem.models.bert4rec import BERT4Rec
 from lastitem.models.registry import build, save
+from lastitem.parts import PARTS
 from lastitem.runs import read_run_tables
 from lastitem.sequences import HeldOut, read_held_out
 from tests.literal import write_part
@@ -67,6 +77,7 @@ class Literal:
         outputs = attention.output.weight.T
         self.weights = torch.zeros(HEADS, length, length, dtype=x.dtype)
         y = torch.zeros(length, length, SIZE, dtype=x.dtype)
+        self.by_head = torch.zeros(HEADS, length, length, SIZE, dtype=x.dtype)
         for h in range(HEADS):
             own = slice(h * width, (h + 1) * width)
             score = attention.query(q)[:, own] @ attention.key(x)[:, own].T / width**0.5
@@ -77,7 +88,8 @@ class Literal:
                 value = x[j] @ attention.value.weight.T[:, own] + attention.value.bias[own]
                 transformed = value @ outputs[own]
                 for i in range(length):
-                    y[i, j] += self.weights[h, i, j] * transformed
+                    self.by_head[h, i, j] = self.weights[h, i, j] * transformed
+                    y[i, j] += self.by_head[h, i, j]
         with_residual = y.clone()
         for i in range(length):
             with_residual[i, i] += scale * q[i]
@@ -91,6 +103,11 @@ class Literal:
         bias = attention.output.bias
         self.left_out = norm.weight * (bias - bias.mean()) / deviation[:, None] + norm.bias
         self.entering, self.leaving, self.bias = entering, leaving, bias
+
+    def head_shares(self, i):
+        """Norm of what each head brings to query i from other positions, as a share of their sum."""
+        norms = [sum(self.by_head[h][i, j] for j in range(len(self.entering)) if j != i).norm() for h in range(HEADS)]
+        return [float(norm / sum(norms)) for norm in norms]
 
     def ratio(self, name, i):
         part = self.parts[name]
@@ -324,6 +341,41 @@ def test_without_residual_the_first_two_kinds_of_part_are_the_same(kind):
 LENGTHS = [1, 2, 3, 1, 7, 14, 15, 16, 19, 20, 21, 33, 2]
 
 
+def literal_stack_ratio(blocks):
+    """Every way from a source through the blocks to the last position, its shares multiplied; what does not come from itself."""
+    length = len(blocks[0].entering)
+    shares = []
+    for literal in blocks:
+        norms = literal.parts["AttnResLN"].norm(dim=-1)
+        shares.append([[float(norms[i, j] / norms[i].sum()) for j in range(length)] for i in range(length)])
+    reached = [float(i == length - 1) for i in range(length)]
+    for share in reversed(shares):
+        reached = [sum(reached[i] * share[i][j] for i in range(length)) for j in range(length)]
+    return 1 - reached[-1]
+
+
+def test_stack_ratio_by_hand():
+    """Two blocks, two positions: the last keeps 0.6 and 0.8 of itself, and nothing comes back from the first."""
+    traces = []
+    for kept in (0.6, 0.8):
+        trace = hand_made([[1.0, 0.0], [1 - kept, kept]], scale=0.0)
+        # Vectors that differ in sign only: centred norms are equal, so shares are the weights.
+        trace.values = torch.tensor([1.0, -1.0], dtype=torch.float64).view(1, 1, 2, 1) * torch.tensor([1.0, 0, 0, 0], dtype=torch.float64)
+        traces.append(trace)
+    found = stack_mixing_ratio(traces, torch.tensor([1]))
+    assert float(found) == pytest.approx(1 - 0.6 * 0.8)
+
+
+def test_head_shares_by_hand():
+    """Two heads that bring vectors of length 3 and 1 from the other position: 3/4 and 1/4; own contributions do not count."""
+    trace = hand_made([[1.0, 0.0], [0.5, 0.5]])
+    trace.attention = torch.tensor([[[1.0, 0.0], [0.3, 0.7]], [[1.0, 0.0], [0.1, 0.9]]], dtype=torch.float64)[None]
+    trace.values = torch.tensor([[10.0], [5.0]], dtype=torch.float64).expand(1, 2, 2, 1)
+    trace.mixed = trace.attention @ trace.values
+    trace.output_weight = torch.tensor([[[1.0, 0, 0, 0]], [[0, 1.0, 0, 0]]], dtype=torch.float64)
+    assert head_shares(trace, torch.tensor([1]))[0].tolist() == pytest.approx([0.75, 0.25])
+
+
 @pytest.mark.parametrize("scale", [1.0, 0.3])
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_decompose_equals_the_literal_over_all_users(kind, scale):
@@ -338,7 +390,6 @@ def test_decompose_equals_the_literal_over_all_users(kind, scale):
     histories = histories_of(cases, model)
     per_user = [literals(model, histories[number], scale) for number in users]
     lengths = [len(blocks[0].entering) for blocks in per_user]
-    assert found.position_count.tolist() == lengths
     count = np.zeros((MAP, MAP), dtype=int)
     maps = {name: np.zeros((len(model.blocks), MAP, MAP)) for name in ("attention", "norm")}
     every = []
@@ -346,7 +397,11 @@ def test_decompose_equals_the_literal_over_all_users(kind, scale):
         ratios = np.array([[[literal.ratio(name, i) for name in PARTS] for literal in blocks] for i in range(length)])
         every.append(ratios)
         np.testing.assert_allclose(found.latest[row], ratios[-1], atol=1e-6)
-        np.testing.assert_allclose(found.position_sum[row], ratios.sum(axis=0), atol=1e-6)
+        np.testing.assert_allclose(found.head_shares[row], [literal.head_shares(length - 1) for literal in blocks], atol=1e-6)
+        if kind == "bsarec":
+            assert np.isnan(found.stack[row]), "its filter mixes positions beside the attention"
+        else:
+            assert found.stack[row] == pytest.approx(literal_stack_ratio(blocks), abs=1e-6)
         shown = min(length, MAP)
         count[MAP - shown :, MAP - shown :] += 1
         for layer, literal in enumerate(blocks):
@@ -401,7 +456,7 @@ def test_other_users_change_nothing():
     for found in (turned, decompose(model, cases.select(order[:5]))):
         place = {int(user): row for row, user in enumerate(whole.user)}
         rows = [place[int(user)] for user in found.user]
-        for part in ("latest", "position_sum", "position_count"):
+        for part in ("latest", "stack", "head_shares"):
             assert np.array_equal(getattr(found, part), getattr(whole, part)[rows]), part
 
 
@@ -482,19 +537,23 @@ def test_the_script_writes_what_was_found(tmp_path):
     script.main(script_arguments(tmp_path))
     found = decompose(model, read_held_out(tmp_path / "test.parquet"), map_positions=MAP)
     mixing = read_run_tables([tmp_path / "mixing.parquet"])
-    assert len(mixing) == 2 * 3 * 2
-    for row in mixing.to_dict("records"):
+    assert len(mixing) == 2 * 3 * 2 + 2 * HEADS + 1
+    (stack,) = mixing[mixing["layer"] == 0].to_dict("records")
+    assert (stack["part"], stack["positions"], stack["n"]) == ("AttnResLN", "latest", 4)
+    assert stack["mean"] == pytest.approx(found.stack.mean())
+    shares = mixing[mixing["part"].str.startswith("share of head")]
+    assert shares["mean"].to_numpy() == pytest.approx(found.head_shares.mean(axis=0).ravel())
+    for row in mixing[mixing["part"].isin(PARTS) & (mixing["layer"] > 0)].to_dict("records"):
         values = found.latest if row["positions"] == "latest" else found.every
         values = values[:, row["layer"] - 1, PARTS.index(row["part"])]
         assert (row["mean"], row["median"], row["sd"]) == pytest.approx((values.mean(), np.median(values), values.std()), abs=1e-6)
         assert row["n"] == {"latest": 4, "all": 4 + 9 + 20 + 20}[row["positions"]]
         assert row["single_item_inputs"] == 1
     users = read_run_tables([tmp_path / "mixing_users.parquet"])
-    assert len(users) == 4 * 2 * 3
-    for row in users.to_dict("records"):
+    assert len(users) == 4 * len(mixing[mixing["positions"] == "latest"])
+    for row in users[users["part"].isin(PARTS) & (users["layer"] > 0)].to_dict("records"):
         place = (found.user.tolist().index(row["user"]), row["layer"] - 1, PARTS.index(row["part"]))
         assert row["latest"] == pytest.approx(found.latest[place])
-        assert row["position_sum"] / row["position_count"] <= 1
     maps = read_run_tables([tmp_path / "maps.parquet"]).set_index(["layer", "query", "source"])
     assert len(maps) == 2 * MAP * MAP
     newest = maps.loc[(1, 0, 0)]
@@ -541,8 +600,6 @@ def test_b13_results_are_plain_types(tmp_path):
         "user": "int32",
         "layer": "int64",
         "latest": "float32",
-        "position_sum": "float64",
-        "position_count": "int64",
     }
     assert str(types["part"]) != "category"
 
@@ -552,14 +609,16 @@ def test_columns_say_which_number_is_which():
     latest = np.arange(6, dtype=np.float32).reshape(1, 2, 3) / 10
     every = np.stack([latest[0], latest[0] + 0.2])
     maps = np.arange(8.0).reshape(2, 2, 2)
-    made = Decomposition(
-        np.array([7], dtype=np.int32), latest, every, 2 * latest, np.array([2]), maps, -maps, np.array([[1, 2], [3, 4]]), 0, 0.0
-    )
+    stack, shares = np.array([0.9], dtype=np.float32), np.array([[[0.7], [0.8]]], dtype=np.float32)
+    made = Decomposition(np.array([7], dtype=np.int32), latest, every, stack, shares, maps, -maps, np.array([[1, 2], [3, 4]]), 0, 0.0)
     users = made.by_user()
-    assert (users["user"] == 7).all() and (users["position_count"] == 2).all()
-    assert list(zip(users["layer"], users["part"], users["latest"].astype(float).round(1).tolist(), strict=True)) == [
-        (layer, part, round(0.3 * (layer - 1) + 0.1 * number, 1)) for layer in (1, 2) for number, part in enumerate(PARTS)
-    ]
+    assert (users["user"] == 7).all()
+    assert sorted(zip(users["layer"].tolist(), users["part"], users["latest"].astype(float).round(1).tolist(), strict=True)) == sorted(
+        [
+            *((layer, part, round(0.3 * (layer - 1) + 0.1 * number, 1)) for layer in (1, 2) for number, part in enumerate(PARTS)),
+            *((1, "share of head 1", 0.7), (2, "share of head 1", 0.8), (0, "AttnResLN", 0.9)),
+        ]
+    )
     summary = made.summary()
     row = [list(values) for values in zip(*summary.values(), strict=True) if values[:3] == (2, "AttnRes", "all")]
     assert row == [[2, "AttnRes", "all", pytest.approx(0.5), pytest.approx(0.5), pytest.approx(0.1), 2]]

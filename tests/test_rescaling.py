@@ -8,6 +8,7 @@ import torch
 
 from lastitem.decomposition import decompose
 from lastitem.models.registry import build
+from lastitem.parts import PARTS
 from lastitem.ranking import rank
 from lastitem.rescaling import rank_scaled
 from lastitem.sequences import HeldOut
@@ -79,8 +80,10 @@ def test_mixing_comes_from_the_same_pass_and_leaves_it_as_it_is(cases, architect
     plain, _ = rank_scaled(model, cases, **keywords)
     for name, column in plain.items():
         assert np.array_equal(ranks[name], column), name
-    expected = decompose(model, cases, residual_scale=scale, map_positions=0).by_user()
+    expected = decompose(model, cases, residual_scale=scale, map_positions=0)
+    _, layer, part = np.indices(expected.latest.shape)
     assert ratios["residual_scale"] == scale
-    for name in ("user", "layer", "part"):
-        assert np.array_equal(ratios[name], expected[name]), name
-    np.testing.assert_allclose(ratios["latest"], expected["latest"], atol=1e-5)
+    assert ratios["user"].tolist() == np.repeat(expected.user, expected.latest[0].size).tolist()
+    assert ratios["layer"].tolist() == (layer.ravel() + 1).tolist()
+    assert ratios["part"].tolist() == [PARTS[number] for number in part.ravel()]
+    np.testing.assert_allclose(ratios["latest"], expected.latest.ravel(), atol=1e-5)

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 import make_table as script
-from lastitem.decomposition import PARTS
 from lastitem.errors import InputError
+from lastitem.parts import PARTS
 from lastitem.runs import Run, write_run_table
 from lastitem.tables import Table, write, write_csv
 
@@ -232,8 +232,6 @@ def mixing_of(folder, model, mean, seed=1):
             "layer": [1] * 6,
             "part": [*PARTS] * 2,
             "latest": latest,
-            "position_sum": latest,
-            "position_count": [1] * 6,
         },
     )
     return mixing, users

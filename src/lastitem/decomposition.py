@@ -12,10 +12,17 @@ before its feed-forward is a sum of parts:
 The output bias and the shift of the normalization belong to no part. The mixing ratio of query i is
 ‖Σ_{j≠i} part_ij‖ / (‖Σ_{j≠i} part_ij‖ + ‖part_ii‖). All of it is linear in the parts, so sums over sources are
 taken before the maps, and norms of single parts come from per-head Gram matrices: no L×L×d tensor is formed.
+
+Two measures beyond the paper, at the read-out position. *Whole stack*: in the manner of attention rollout (Abnar & Zuidema
+2020) the norms of the AttnResLN parts, as shares of each query's sum, are multiplied through the blocks; what does not come from the
+read-out position itself is the mixing ratio of the stack. It assumes that parts do not cancel each other (their norms are added,
+not the vectors), and that what lies between the blocks, acting on each position alone, keeps the shares. *Head shares*: of the
+norms of Σ_{j≠i} α_h,ij f_h(x_j), one per head, how much each head holds: which head brings the context.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,9 +33,9 @@ from torch import Tensor
 
 from lastitem.models.attention import BlockTrace
 from lastitem.models.interface import SequenceModel
+from lastitem.parts import HEAD_SHARE, PARTS, WHOLE_STACK
 from lastitem.sequences import HeldOut, pad, tiles
 
-PARTS = ("Attn", "AttnRes", "AttnResLN")
 ADDITIVITY_TOLERANCE = 1e-4
 #: What the files of a model without attention say instead of rows.
 NO_ATTENTION = "no attention block"
@@ -43,7 +50,8 @@ class Decomposition:
     user : int32 [n], users of the inputs with two items or more.
     latest : float32 [n, layers, 3], ratio at the read-out position, by :data:`PARTS`.
     every : float32 [positions, layers, 3], ratios at all real positions of these inputs.
-    position_sum : float64 [n, layers, 3], sum of each input's ratios.   position_count : int64 [n], how many.
+    stack : float32 [n], mixing ratio of the whole stack at the read-out; NaN for a model with another branch beside attention.
+    head_shares : float32 [n, layers, H], share of each head in the context at the read-out.
     attention_map, norm_map : float64 [layers, P, P], averages over users of the attention weight (mean of the heads) and of
         ‖part_ij‖ for AttnResLN; row = query, column = source, newest last; NaN where no input is long enough.
     map_count : int64 [P, P], inputs behind each cell.
@@ -54,38 +62,48 @@ class Decomposition:
     user: NDArray[np.int32]
     latest: NDArray[np.float32]
     every: NDArray[np.float32]
-    position_sum: NDArray[np.float64]
-    position_count: NDArray[np.int64]
+    stack: NDArray[np.float32]
+    head_shares: NDArray[np.float32]
     attention_map: NDArray[np.float64]
     norm_map: NDArray[np.float64]
     map_count: NDArray[np.int64]
     single_item_inputs: int
     additivity_error: float
 
-    def summary(self) -> dict[str, list[Any]]:
-        """Columns ``layer`` (from 1), ``part``, ``positions`` (latest, all), ``mean``, ``median``, ``sd``, ``n``; NaN left out."""
-        names = ("layer", "part", "positions", "mean", "median", "sd", "n")
-        rows = []
+    def _at_readout(self) -> Iterator[tuple[int, str, NDArray[np.float32]]]:
+        """Layer (from 1; 0 is the whole stack), part, and its value for each input."""
         for layer in range(self.latest.shape[1]):
             for number, part in enumerate(PARTS):
-                for positions, ratio in (("latest", self.latest), ("all", self.every)):
-                    value = ratio[:, layer, number].astype(np.float64)
-                    value = value[~np.isnan(value)]
-                    rows.append((layer + 1, part, positions, value.mean(), np.median(value), value.std(), len(value)))
+                yield layer + 1, part, self.latest[:, layer, number]
+            for head in range(self.head_shares.shape[2]):
+                yield layer + 1, f"{HEAD_SHARE}{head + 1}", self.head_shares[:, layer, head]
+        yield WHOLE_STACK, PARTS[-1], self.stack
+
+    def summary(self) -> dict[str, list[Any]]:
+        """Columns ``layer`` (from 1; 0: whole stack), ``part`` (also head shares), ``positions`` (latest, all), ``mean``, ``median``,
+        ``sd``, ``n``; NaN is left out, and what is NaN for every input."""
+        names = ("layer", "part", "positions", "mean", "median", "sd", "n")
+        found = [(layer, part, "latest", value) for layer, part, value in self._at_readout()]
+        found += [
+            (layer + 1, part, "all", self.every[:, layer, number])
+            for layer in range(self.latest.shape[1])
+            for number, part in enumerate(PARTS)
+        ]
+        rows = []
+        for layer, part, positions, ratio in found:
+            value = ratio[~np.isnan(ratio)].astype(np.float64)
+            if len(value):
+                rows.append((layer, part, positions, value.mean(), np.median(value), value.std(), len(value)))
         return {name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
 
     def by_user(self) -> dict[str, NDArray[Any]]:
-        """Columns ``user``, ``layer`` (from 1), ``part``, ``latest``, ``position_sum``, ``position_count``."""
-        shape = self.latest.shape
-        _, layer, part = np.indices(shape)
-        each = shape[1] * shape[2]
+        """Columns ``user``, ``layer`` (from 1; 0: whole stack), ``part`` (also head shares), ``latest``: the value at the read-out."""
+        layers, parts, values = zip(*self._at_readout(), strict=True)
         return {
-            "user": np.repeat(self.user, each),
-            "layer": layer.ravel() + 1,
-            "part": np.array(PARTS)[part.ravel()],
-            "latest": self.latest.ravel(),
-            "position_sum": self.position_sum.ravel(),
-            "position_count": np.repeat(self.position_count, each),
+            "user": np.repeat(self.user, len(values)),
+            "layer": np.tile(layers, len(self.user)),
+            "part": np.tile(parts, len(self.user)),
+            "latest": np.column_stack(values).ravel(),
         }
 
     def maps(self) -> dict[str, NDArray[Any]]:
@@ -151,6 +169,24 @@ def additivity_error(trace: BlockTrace, real: Tensor) -> float:
     return float((parts + left_out - trace.after_norm)[real].abs().max())
 
 
+def part_norms(trace: BlockTrace, index: Tensor | None = None) -> Tensor:
+    """Norms ‖part_ij‖ of AttnResLN among the positions ``index``, int64 [B, P], or among all: [B, P, P], rows are queries."""
+    batch = torch.arange(len(trace.residual), device=trace.residual.device)[:, None]
+    if index is None:
+        index = torch.arange(trace.residual.shape[1], device=trace.residual.device).expand(len(batch), -1)
+    attention = trace.attention[batch[:, :, None], :, index[:, :, None], index[:, None, :]].permute(0, 3, 1, 2)
+    part = torch.einsum("bhpe,hed->bhpd", trace.values[batch, :, index].transpose(1, 2), trace.output_weight)
+    own = torch.einsum("bhp,bhpd->bpd", torch.diagonal(attention, dim1=2, dim2=3), part)
+    own = own + trace.residual_scale * trace.residual[batch, index]
+    deviation = (trace.before_norm[batch, index].var(dim=-1, unbiased=False, keepdim=True) + trace.norm_epsilon).sqrt()
+    # ‖Σ_h α_h part_h‖² = Σ_hk α_h α_k ⟨part_h, part_k⟩: what depends on queries and what depends on d never meet in one tensor.
+    part, own = _centred(trace, part), _centred(trace, own)
+    gram = torch.einsum("bhpd,bkpd->bphk", part, part)
+    norms = torch.einsum("bhij,bkij,bjhk->bij", attention, attention, gram).clamp(min=0).sqrt()
+    norms.diagonal(dim1=1, dim2=2).copy_(own.norm(dim=-1))
+    return norms / deviation
+
+
 def newest_maps(trace: BlockTrace, start: Tensor, end: Tensor, positions: int) -> tuple[Tensor, Tensor, Tensor]:
     """Attention weights and AttnResLN part norms among the newest positions of each input.
 
@@ -167,18 +203,28 @@ def newest_maps(trace: BlockTrace, start: Tensor, end: Tensor, positions: int) -
     valid = index >= start[:, None]
     index = index.clamp(min=0)
     batch = torch.arange(len(end), device=end.device)[:, None]
-    attention = trace.attention[batch[:, :, None], :, index[:, :, None], index[:, None, :]].permute(0, 3, 1, 2)
-    part = torch.einsum("bhpe,hed->bhpd", trace.values[batch, :, index].transpose(1, 2), trace.output_weight)
-    own = torch.einsum("bhp,bhpd->bpd", torch.diagonal(attention, dim1=2, dim2=3), part)
-    own = own + trace.residual_scale * trace.residual[batch, index]
-    deviation = (trace.before_norm[batch, index].var(dim=-1, unbiased=False, keepdim=True) + trace.norm_epsilon).sqrt()
-    # ‖Σ_h α_h part_h‖² = Σ_hk α_h α_k ⟨part_h, part_k⟩: what depends on queries and what depends on d never meet in one tensor.
-    part, own = _centred(trace, part), _centred(trace, own)
-    gram = torch.einsum("bhpd,bkpd->bphk", part, part)
-    squared = torch.einsum("bhij,bkij,bjhk->bij", attention, attention, gram).clamp(min=0)
-    norms = squared.sqrt()
-    norms.diagonal(dim1=1, dim2=2).copy_(own.norm(dim=-1))
-    return attention.mean(dim=1), norms / deviation, valid
+    weights = trace.attention[batch[:, :, None], :, index[:, :, None], index[:, None, :]].mean(dim=-1)
+    return weights, part_norms(trace, index), valid
+
+
+def stack_mixing_ratio(traces: Sequence[BlockTrace], readout: Tensor) -> Tensor:
+    """[B]: the share at the read-out, int64 [B], that the rollout of part norms over all blocks takes from other positions."""
+    row = torch.arange(len(readout), device=readout.device)
+    share = torch.zeros_like(traces[0].before_norm[:, :, 0])
+    share[row, readout] = 1.0
+    for trace in reversed(traces):
+        norms = part_norms(trace)
+        of_sources = norms / norms.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(norms.dtype).tiny)
+        share = torch.einsum("bi,bij->bj", share, of_sources)
+    return 1.0 - share[row, readout]
+
+
+def head_shares(trace: BlockTrace, readout: Tensor) -> Tensor:
+    """[B, H]: of the norms of the heads' contributions from other positions at the read-out, the share of each; NaN where all are zero."""
+    row = torch.arange(len(readout), device=readout.device)
+    own = trace.attention[row, :, readout, readout][..., None] * trace.values[row, :, readout]
+    norms = torch.einsum("bhe,hed->bhd", trace.mixed[row, :, readout] - own, trace.output_weight).norm(dim=-1)
+    return norms / norms.sum(dim=-1, keepdim=True)
 
 
 @torch.inference_mode()
@@ -199,8 +245,8 @@ def decompose(
     single = cases.length < 2
     chosen = cases.select(np.flatnonzero(~single))
     shape = (len(chosen), model.attention_blocks, len(PARTS))
-    latest, position_sum = np.zeros(shape, dtype=np.float32), np.zeros(shape)
-    position_count = np.zeros(len(chosen), dtype=np.int64)
+    latest, stack = np.zeros(shape, dtype=np.float32), np.full(len(chosen), np.nan, dtype=np.float32)
+    shares = np.zeros((*shape[:2], model.attention_heads), dtype=np.float32)
     map_shape = (model.attention_blocks, map_positions, map_positions)
     attention_sum, norm_sum, map_count = np.zeros(map_shape), np.zeros(map_shape), np.zeros(map_shape[1:], dtype=np.int64)
     every = [np.zeros((0, *shape[1:]), dtype=np.float32)]
@@ -221,8 +267,9 @@ def decompose(
         ratios = torch.stack([mixing_ratios(trace) for trace in traces]).permute(2, 3, 0, 1)
         latest[index] = ratios[torch.arange(len(index), device=device), end - 1].cpu().numpy()
         every.append(ratios[real].cpu().numpy())
-        position_sum[index[:count]] = torch.where(real[:, :, None, None], ratios, 0).sum(dim=1, dtype=torch.float64)[:count].cpu().numpy()
-        position_count[index] = (end - start).cpu().numpy()
+        shares[index] = torch.stack([head_shares(trace, end - 1) for trace in traces], dim=1).cpu().numpy()
+        if not model.has_other_branch:
+            stack[index] = stack_mixing_ratio(traces, end - 1).cpu().numpy()
         if map_positions:
             for layer, trace in enumerate(traces):
                 weights, norms, valid = newest_maps(trace, start, end, map_positions)
@@ -235,8 +282,8 @@ def decompose(
             user=chosen.user,
             latest=latest,
             every=np.concatenate(every),
-            position_sum=position_sum,
-            position_count=position_count,
+            stack=stack,
+            head_shares=shares,
             attention_map=attention_sum / map_count,
             norm_map=norm_sum / map_count,
             map_count=map_count,

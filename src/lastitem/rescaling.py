@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from lastitem.decomposition import PARTS, mixing_ratios
+from lastitem.decomposition import mixing_ratios
 from lastitem.models.interface import SequenceModel
+from lastitem.parts import PARTS
 from lastitem.ranking import rank
 from lastitem.recovery import READOUT_OFFSETS
 from lastitem.sequences import HeldOut

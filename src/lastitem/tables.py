@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from lastitem.files import write_aside
+from lastitem.parts import HEAD_SHARE, PARTS, WHOLE_STACK
 from lastitem.runs import RUN_COLUMNS
 from lastitem.summaries import STUDY_COLUMNS
 
@@ -175,10 +176,16 @@ def table3(mixing: pd.DataFrame, readout: pd.DataFrame) -> Table:
 
     layout_rows = []
     for key, group in facts[facts["note"] == ""].groupby([*STUDY_COLUMNS, "positions", "layer"], sort=False):
-        row = dict(zip(["Dataset", "Split", "Model", "Positions", "Layer"], [*key[:4], str(int(key[4]))], strict=True))
-        for part, ratio in group.set_index("part").iterrows():
-            row[str(part)] = _spread(ratio.rename({"mean": "value"}), digits=3)
-            row[f"{part} median"] = f"{ratio['median']:.3f}"
+        layer = "whole stack" if int(key[4]) == WHOLE_STACK else str(int(key[4]))
+        row = dict(zip(["Dataset", "Split", "Model", "Positions", "Layer"], [*key[:4], layer], strict=True))
+        ratios = group.set_index("part")
+        for part in PARTS:
+            if part in ratios.index:
+                row[part] = _spread(ratios.loc[part].rename({"mean": "value"}), digits=3)
+                row[f"{part} median"] = f"{ratios.loc[part, 'median']:.3f}"
+        heads = ratios[ratios.index.str.startswith(HEAD_SHARE)]
+        if len(heads):
+            row["Context by head"] = " / ".join(f"{share:.2f}" for share in heads["mean"])
         row |= {"n": f"{int(group['n'].iloc[0]):,}", "Seeds": str(int(group["seeds"].iloc[0]))}
         layout_rows.append(row)
     for entry in missing.to_dict("records"):
@@ -187,8 +194,10 @@ def table3(mixing: pd.DataFrame, readout: pd.DataFrame) -> Table:
     caption = (
         "Table 3. Mixing ratio of each attention block on the test part: the share of a position's vector that comes from other positions, "
         "for the attention output alone (Attn), with the residual (AttnRes), and with residual and layer normalization (AttnResLN). "
-        "0: the position keeps only itself; 1: only others. latest: the position the prediction is read from (n targets); all: every real "
-        "position (n positions). Mean over seeds, ± standard deviation where there are several. Inputs with one item are left out "
+        "0: the position keeps only itself; 1: only others. latest: the position the prediction is read from (n targets); all: every "
+        "real position (n positions). Whole stack: the norms multiplied through all blocks, in the manner of attention rollout; it "
+        "assumes that parts do not cancel. Context by head: share of each head in what comes from other positions. Mean over seeds, "
+        "± standard deviation where there are several. Inputs with one item are left out "
         f"({_counts(facts.get('single_item_inputs'))})."
     )
     return Table(facts, layout, caption, {})

@@ -36,10 +36,23 @@ class SequenceModel(nn.Module):
         """How many of the newest items an input may hold."""
         return self.maximum_length
 
+    def _attention_blocks(self) -> list[AttentionBlock]:
+        return [module for module in self.modules() if isinstance(module, AttentionBlock)]
+
     @property
     def attention_blocks(self) -> int:
         """How many attention blocks the model is made of."""
-        return sum(isinstance(module, AttentionBlock) for module in self.modules())
+        return len(self._attention_blocks())
+
+    @property
+    def attention_heads(self) -> int:
+        """How many heads each of them has."""
+        return max((block.attention.heads for block in self._attention_blocks()), default=0)
+
+    @property
+    def has_other_branch(self) -> bool:
+        """Whether something besides attention mixes positions in a block."""
+        return any(block.other_branch is not None for block in self._attention_blocks())
 
     @property
     def has_attention(self) -> bool:
