@@ -11,7 +11,7 @@ from lastitem import tables
 from lastitem.errors import run
 from lastitem.files import read_json
 from lastitem.runs import read_run_tables
-from lastitem.summaries import Bootstrap, accuracy, chosen_scales, comparisons, mixing_at_readout, recovery_curves
+from lastitem.summaries import Bootstrap, accuracy, chosen_scales, comparisons, mixing_at_readout, recovery_curves, tie_order_effects
 
 
 def make_table1(arguments: argparse.Namespace) -> tables.Table:
@@ -43,6 +43,13 @@ def make_table4(arguments: argparse.Namespace) -> tables.Table:
     return tables.table4(choices, not_applicable, arguments.headline_tolerance, arguments.headline_cutoff)
 
 
+def make_table5(arguments: argparse.Namespace) -> tables.Table:
+    """Tie order."""
+    ranks, shuffled = read_run_tables(arguments.ranks), read_run_tables(arguments.shuffle)
+    found = tie_order_effects(ranks, shuffled, arguments.headline_cutoff, Bootstrap.from_arguments(arguments))
+    return tables.table5(found, arguments.headline_cutoff)
+
+
 def make_comparisons(arguments: argparse.Namespace) -> tables.Table:
     """Every difference, paired over users."""
     found = comparisons(
@@ -60,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     commands = parser.add_subparsers(dest="table", required=True)
     makers: dict[str, Callable[[argparse.Namespace], tables.Table]] = {
         "table1": make_table1, "table2": make_table2, "table3": make_table3, "table4": make_table4,
-        "comparisons": make_comparisons,
+        "table5": make_table5, "comparisons": make_comparisons,
     }  # fmt: skip
     for name, maker in makers.items():
         command = commands.add_parser(name, help=maker.__doc__, description=maker.__doc__)
@@ -71,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         if name == "table1":
             command.add_argument("--statistics", required=True, nargs="+", help="statistics.json of each dataset")
             command.add_argument("--published", required=True, help="CSV of the paper's Table 1")
-        if name in ("table2", "comparisons"):
+        if name in ("table2", "table5", "comparisons"):
             command.add_argument("--ranks", required=True, nargs="+", help="ranks.parquet of each run")
         if name == "table2":
             command.add_argument("--evaluations", required=True, nargs="+", help="evaluation.json of each run")
@@ -84,12 +91,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         if name == "table4":
             command.add_argument("--tolerances", required=True, nargs="+", type=float)
             command.add_argument("--headline-tolerance", required=True, type=float)
-        if name == "comparisons":
+        if name in ("table5", "comparisons"):
             command.add_argument("--shuffle", required=True, nargs="+", help="shuffle.parquet of each run")
+        if name == "comparisons":
             command.add_argument("--permutations", required=True, type=int, help="random signs of each test")
-        if name in ("table2", "table4", "comparisons"):
+        if name in ("table2", "table4", "table5", "comparisons"):
             command.add_argument("--headline-cutoff", required=True, type=int)
-        if name in ("table2", "table3", "comparisons"):
+        if name in ("table2", "table3", "table5", "comparisons"):
             Bootstrap.add_arguments(command)
     arguments = parser.parse_args(argv)
     tables.write(arguments.maker(arguments), arguments.csv, arguments.markdown, arguments.latex)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lastitem.configuration import check, study_runs
+from lastitem.configuration import check, study_runs, tie_order_runs
 from lastitem.errors import InputError
 from lastitem.models.registry import build
 from lastitem.training import TrainingSettings
@@ -126,6 +126,9 @@ def test_every_key_has_a_description():
         (["seeds"], [1, 1], ["seeds", "[1, 1]", "not repeat"]),
         (["seeds"], [-1], ["seeds.0", "-1", "at least 0"]),
         (["seeds"], 1, ["seeds", "1", "array"]),
+        (["tie_order", "datasets"], ["beuty"], ["tie_order.datasets", "'beuty'", "did you mean 'beauty'"]),
+        (["tie_order", "models"], ["sasrek"], ["tie_order.models", "'sasrek'", "did you mean 'sasrec'"]),
+        (["tie_order", "draws"], 0, ["tie_order.draws", "0", "at least 1"]),
         (["exclude"], [{}], ["exclude.0", "at least this many keys", "1"]),
         (["exclude"], [{"sed": 1}], ["exclude.0", "'sed'", "did you mean 'seed'"]),
         (["exclude"], [{"model": ["sasrec", "sasrek"]}], ["exclude.0.model", "'sasrek'", "did you mean 'sasrec'", "allowed: sasrec"]),
@@ -332,3 +335,19 @@ def test_texts_of_an_entry_that_leaves_out_runs():
     config["exclude"] = [{"seed": "2"}, {"seed": ["2"], "model": "sasrec"}]
     check(config, SCHEMA)
     assert config["exclude"] == [{"seed": 2}, {"seed": [2], "model": "sasrec"}]
+
+
+def test_the_tie_order_study_adds_its_datasets():
+    """One with ties by item id, one for each random order, all of the log of the one they are made of; the original stays."""
+    config = changed(["tie_order"], {"datasets": ["beauty"], "splits": ["gts"], "models": ["sasrec"], "draws": 2})
+    before = copy.deepcopy(config["registry"]["beauty"])
+    check(config, SCHEMA)
+    made = {name: stanza for name, stanza in config["registry"].items() if "log_of" in stanza}
+    assert {name: (stanza["log_of"], stanza["ties"], stanza.get("ties_seed")) for name, stanza in made.items()} == {
+        "beauty.ties-item": ("beauty", "item", None),
+        "beauty.ties-random-1": ("beauty", "random", 1),
+        "beauty.ties-random-2": ("beauty", "random", 2),
+    }
+    assert all(stanza["sources"] == before["sources"] for stanza in made.values())
+    assert config["registry"]["beauty"]["ties"] == before["ties"]
+    assert [(run["dataset"], run["seed"]) for run in tie_order_runs(config)] == [(name, 1) for name in made]

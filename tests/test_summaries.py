@@ -12,6 +12,8 @@ import pytest
 from lastitem.runs import Run, read_run_tables, write_run_table
 from lastitem.statistics import holm
 from lastitem.summaries import (
+    TARGETS,
+    TIE_ORDER_MEASURES,
     Bootstrap,
     accuracy,
     average_maps,
@@ -24,6 +26,7 @@ from lastitem.summaries import (
     shuffle_effects,
     summarize,
     sweep,
+    tie_order_effects,
 )
 
 FEW = Bootstrap(resamples=200, seed=0)
@@ -483,3 +486,61 @@ def test_models_are_compared_on_the_seeds_both_have():
     found = comparisons(ranks, shuffled, pd.DataFrame(), 10, FEW, permutations=99)
     row = found[(found["contrast"] == "model") & (found["measure"] == "NDCG")].iloc[0]
     assert (row["value"], row["seeds"]) == (0.5, 1)
+
+
+# Tie order
+
+
+def tied_runs(dataset, seed, target, shuffled):
+    """ranks and shuffle rows of four users, the first two with a tied target; the last item is always first in its list."""
+    count, run = len(target), {"dataset": dataset, "seed": seed, "model": "m"}
+    ranks = frame_of(
+        {
+            "case": range(count),
+            "user": range(count),
+            "tied": [True, True, False, False],
+            "target_rank": target,
+            "last_rank": 1,
+            "last_but_one_rank": [20, 20, 5, 0],
+        },
+        **run,
+    )
+    orders = {"ordered": target, "partial": target, "full": shuffled}
+    moved = pd.concat(
+        frame_of(
+            {
+                "case": range(count),
+                "user": range(count),
+                "order": order,
+                "repeat": 0,
+                "target_rank": found,
+                "unchanged": order == "ordered",
+            },
+            **run,
+        )
+        for order, found in orders.items()
+    )
+    return ranks, moved
+
+
+def test_tie_order_by_hand():
+    """Two draws of one seed count as two trainings; tied and untied targets apart; all of them together."""
+    runs = [
+        tied_runs("d.e.ties-item", 1, [1, 1, 3, 3], [0, 0, 3, 3]),
+        tied_runs("d.e.ties-random-1", 1, [1, 3, 3, 3], [3, 3, 3, 3]),
+        tied_runs("d.e.ties-random-2", 1, [3, 3, 3, 0], [3, 3, 3, 0]),
+    ]
+    ranks, shuffled = (pd.concat(frames, ignore_index=True) for frames in zip(*runs, strict=True))
+    found = tie_order_effects(ranks, shuffled, 10, FEW)
+    assert (found["dataset"] == "d.e").all()
+    assert list(found["targets"].unique()) == list(TARGETS) and list(found["measure"].unique()) == list(TIE_ORDER_MEASURES)
+    value = found.set_index(["ties", "targets", "measure"])["value"]
+    assert [value["item", name, "NDCG"] for name in TARGETS] == [0.75, 1.0, 0.5]
+    assert [value["item", name, "full shuffle, %"] for name in TARGETS] == pytest.approx([-100 * 2 / 3, -100, 0])
+    assert [value["random", name, "NDCG"] for name in TARGETS] == pytest.approx([4 / 8, 2.5 / 4, 1.5 / 4])
+    assert value["random", "tied", "full shuffle, %"] == pytest.approx(100 * (2 / 2.5 - 1))
+    assert (value[:, :, "HRLI"] == 1).all() and (value[:, :, "partial shuffle, %"] == 0).all()
+    assert [value["item", name, "HRL2I"] for name in TARGETS] == pytest.approx([1 / 3, 0, 1])
+    row = measured(found, ties="random", targets="all", measure="NDCG")
+    assert (row["seeds"], row["users"], row["sd_seeds"]) == (2, 4, pytest.approx(np.std([2.5 / 4, 1.5 / 4], ddof=1)))
+    assert set(found.loc[found["ties"] == "item", "seeds"]) == {1}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import difflib
 import itertools
 import json
@@ -20,6 +21,8 @@ from lastitem.origins import FINGERPRINTS, LOG, PROVENANCE, RECORDS, on_disk
 #: The keys that name a run, and the key of the config that lists the values of each.
 _OF_RUN = {"dataset": ("datasets",), "split": ("splits",), "model": ("models", "baselines"), "seed": ("seeds",)}
 
+_NAMED_IN = {"datasets": "registry", "models": "model_settings", "baselines": "model_settings"}
+
 
 def check(config: Mapping[str, Any], schema: str | Path) -> None:
     """Hold a merged config against its JSON schema, and its names against each other.
@@ -29,6 +32,8 @@ def check(config: Mapping[str, Any], schema: str | Path) -> None:
 
     Numbers and truth values inside a list or dictionary given by ``--config`` arrive as text; where the schema wants a
     number or a truth value, they are replaced by it in place.
+
+    Each dataset of ``tie_order`` is added to the registry once for each of its orders (:func:`tie_variants`).
 
     Raises
     ------
@@ -45,8 +50,29 @@ def check(config: Mapping[str, Any], schema: str | Path) -> None:
     if not faults:
         _read_grid_texts(config)
         faults = [*_check_names(config), *_check_grids(config, rules)]
+    if not faults:
+        for name in config["tie_order"]["datasets"]:
+            for variant, ties in tie_variants(config, name).items():
+                config["registry"][variant] = copy.deepcopy(config["registry"][name]) | {"log_of": name, **ties}
     if faults:
         raise InputError("the config cannot be used:\n" + "\n".join(f"  {fault}" for fault in dict.fromkeys(faults)))
+
+
+def tie_variants(config: Mapping[str, Any], dataset: str) -> dict[str, dict[str, Any]]:
+    """Names of the datasets that the tie-order study makes of one: its log with ties by item id, and with several random orders."""
+    variants: dict[str, dict[str, Any]] = {f"{dataset}.ties-item": {"ties": "item"}}
+    for draw in range(1, config["tie_order"]["draws"] + 1):
+        variants[f"{dataset}.ties-random-{draw}"] = {"ties": "random", "ties_seed": draw}
+    return variants
+
+
+def tie_order_runs(config: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The runs of the tie-order study: dataset, split, model and seed of each."""
+    study = config["tie_order"]
+    datasets = [variant for name in study["datasets"] for variant in tie_variants(config, name)]
+    return [
+        dict(zip(_OF_RUN, values, strict=True)) for values in itertools.product(datasets, study["splits"], study["models"], config["seeds"])
+    ]
 
 
 def study_runs(config: Mapping[str, Any], models: Iterable[str]) -> list[dict[str, Any]]:
@@ -142,8 +168,10 @@ def _explain(error: jsonschema.ValidationError) -> Iterable[str]:
 
 
 def _check_names(config: Mapping[str, Any]) -> Iterable[str]:
-    for key, registry in (("datasets", "registry"), ("models", "model_settings"), ("baselines", "model_settings")):
-        for name in config[key]:
+    named = [(key, config[key], registry) for key, registry in _NAMED_IN.items()]
+    named += [(f"tie_order.{key}", config["tie_order"][key], _NAMED_IN[key]) for key in ("datasets", "models")]
+    for key, names, registry in named:
+        for name in names:
             if name not in config[registry]:
                 known = list(config[registry])
                 yield f"{key}: {name!r} is not in {registry}{_suggest(name, known)}; allowed: {', '.join(known)}"

@@ -1,4 +1,4 @@
-"""Figures 1 to 6: one style, one function a figure, each drawn from a tidy summary that is saved beside it."""
+"""Figures 1 to 7: one style, one function a figure, each drawn from a tidy summary that is saved beside it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from matplotlib.lines import Line2D
 
 from lastitem.files import write_aside
 from lastitem.runs import Run
-from lastitem.summaries import STUDY_COLUMNS
+from lastitem.summaries import STUDY_COLUMNS, TARGETS, TIE_ORDER_MEASURES
 
 # Okabe & Ito's palette: told apart with any colour vision; line styles and hatches tell them apart in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -291,6 +291,48 @@ def fig6(sweep: pd.DataFrame, choices: pd.DataFrame, tolerance: float, cutoff: i
         "Choosing λ on validation: what test accuracy it keeps and what it recovers\n"
         f"{_spread_note(sweep, band=True)} Right: mean over seeds.",
     )
+    return figure
+
+
+def fig7(found: pd.DataFrame, cutoff: int) -> Figure:
+    """Tie order: a row for each dataset and model, a panel for each measure; item beside random order, all targets, tied and untied."""
+    studies = list(dict.fromkeys(found[STUDY_COLUMNS].itertuples(index=False, name=None)))
+    figure, axes = plt.subplots(
+        len(studies), len(TIE_ORDER_MEASURES), figsize=(2.5 * len(TIE_ORDER_MEASURES), 2.3 * len(studies) + 0.6), squeeze=False
+    )
+    looks = {"item": ("#3182bd", "", "ties by item id"), "random": ("#deebf7", "//", "ties at random")}
+    for row, (dataset, split, model) in enumerate(studies):
+        rows = found[_is(found, (dataset, split)) & (found["model"] == model)]
+        for axis, measure in zip(axes[row], TIE_ORDER_MEASURES, strict=True):
+            bars = rows[rows["measure"] == measure].set_index(["ties", "targets"])
+            targets = [name for name in TARGETS if ("item", name) in bars.index]
+            for side, (ties, (colour, hatch, label)) in enumerate(looks.items()):
+                for place, name in enumerate(targets):
+                    bar, x = bars.loc[(ties, name)], place + (side - 0.5) * 0.38
+                    axis.bar(
+                        x,
+                        bar["value"],
+                        0.38,
+                        color=colour,
+                        hatch=hatch,
+                        edgecolor="black",
+                        linewidth=0.8,
+                        label=label if place == 0 else None,
+                    )
+                    _whisker(axis, x, bar)
+            users = bars.xs("item")["users"]
+            axis.set_xticks(range(len(targets)), [f"{name}\n{int(users[name]):,}" for name in targets], fontsize=7.5)
+            axis.axhline(0, color="black", linewidth=0.6)
+            axis.set_title(measure if measure.endswith("%") else f"{measure}@{cutoff}")
+        axes[row][0].set_ylabel(f"{_name(model)}\n{dataset} ({split})")
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=8)
+    trainings = " and ".join(
+        f"{int(rows['seeds'].iloc[0])} ({'by item id' if ties == 'item' else 'at random'})"
+        for ties, rows in found.groupby("ties", sort=False)
+    )
+    title = "The order of events with equal time: all targets, tied with the item before, untied (users below)"
+    _title(figure, f"{title}\nTrainings: {trainings}. {_spread_note(found)}")
     return figure
 
 

@@ -314,6 +314,57 @@ def comparisons(
     return found.assign(p_holm=holm(found["p"].to_numpy(dtype=np.float64)))
 
 
+#: Which targets the tie-order study looks at: all, those with the time of the item before them, those without.
+TARGETS = ("all", "tied", "untied")
+#: Its measures: NDCG of the ordered input, last-item hit rates, and what the shuffles change.
+TIE_ORDER_MEASURES = ("NDCG", "HRLI", "HRL2I", "partial shuffle, %", "full shuffle, %")
+
+
+def tie_order_effects(ranks: pd.DataFrame, shuffled: pd.DataFrame, cutoff: int, bootstrap: Bootstrap) -> pd.DataFrame:
+    """The headline measures by the order of ties, for all targets, tied and untied ones.
+
+    Parameters
+    ----------
+    ranks, shuffled : rows of ranks.parquet and shuffle.parquet of the runs of the tie-order study; their datasets are named
+        ``{dataset}.ties-item`` or ``{dataset}.ties-random-{draw}``.
+
+    Returns
+    -------
+    Conditions ``ties`` (``item``, ``random``), ``targets`` and ``measure``. Trainings on several random orders count like seeds: they are
+    pooled, and ``sd_seeds`` and ``seeds`` are over all trainings of an order. Users are the same across orders if the filter keeps the
+    same, as it does unless a repeat of an item hinges on a tie.
+    """
+    by_case = [*RUN_COLUMNS, "case"]
+    shuffled = shuffled.merge(ranks[[*by_case, "tied"]], on=by_case, validate="many_to_one")
+    ranks, shuffled = _by_tie_order(ranks), _by_tie_order(shuffled)
+    conditions = ["ties", "targets", "measure"]
+    found = []
+    for targets in TARGETS:
+        chosen, moved = (frame if targets == "all" else frame[frame["tied"] == (targets == "tied")] for frame in (ranks, shuffled))
+        if not len(chosen):
+            continue
+        for ties in dict.fromkeys(chosen["ties"]):
+            effects = shuffle_effects(moved[moved["ties"] == ties], "ndcg", cutoff, bootstrap)
+            rates = last_item_hit_rates(chosen[chosen["ties"] == ties], cutoff, bootstrap)
+            effects = effects[(effects["measure"] == "value") == (effects["order"] == "ordered")]
+            effects = effects[effects["measure"] != "unchanged_percent"]
+            names = {"ordered": "NDCG", "partial": "partial shuffle, %", "full": "full shuffle, %"}
+            effects = effects.assign(measure=effects["order"].map(names)).drop(columns="order")
+            found.append(pd.concat([effects, rates], ignore_index=True).assign(ties=ties, targets=targets))
+    table = pd.concat(found, ignore_index=True)
+    columns = [*STUDY_COLUMNS, *conditions]
+    rank = {name: place for place, name in enumerate([*TARGETS, *TIE_ORDER_MEASURES])}
+    table = table.sort_values(columns, key=lambda column: column.map(lambda value: rank.get(value, value)), kind="stable")
+    return table[[*columns, *(column for column in table if column not in columns)]].reset_index(drop=True)
+
+
+def _by_tie_order(frame: pd.DataFrame) -> pd.DataFrame:
+    """The dataset without its order; ``ties`` names the order, and each training on one of several has a number of its own as its seed."""
+    named = frame["dataset"].str.extract(r"^(?P<dataset>.+)\.ties-(?P<ties>item|random)(?:-(?P<draw>\d+))?$")
+    training = frame["seed"].astype(str) + "/" + named["draw"].fillna("")
+    return frame.assign(dataset=named["dataset"], ties=named["ties"], seed=pd.factorize(training)[0])
+
+
 def _with_measures(ranks: pd.DataFrame, cutoff: int) -> pd.DataFrame:
     return ranks.assign(
         NDCG=per_user("ndcg", ranks["target_rank"].to_numpy(), cutoff), HRLI=hits(ranks["last_rank"].to_numpy(), cutoff).astype(np.float64)

@@ -1,4 +1,4 @@
-"""Tables 1 to 4 and the comparisons: a tidy CSV for machines, and the same facts laid out for readers in Markdown and LaTeX."""
+"""Tables 1 to 5 and the comparisons: a tidy CSV for machines, and the same facts laid out for readers in Markdown and LaTeX."""
 
 from __future__ import annotations
 
@@ -249,6 +249,29 @@ def table4(choices: pd.DataFrame, not_applicable: Sequence[tuple], tolerance: fl
         "result."
     )
     return Table(facts, layout, caption, {})
+
+
+def table5(found: pd.DataFrame, cutoff: int) -> Table:
+    """Headline measures by the order of ties; ``found`` is of :func:`lastitem.summaries.tie_order_effects`."""
+    rows = []
+    for key, group in found.groupby([*STUDY_COLUMNS, "targets", "ties"], sort=False):
+        row = dict(zip(["Dataset", "Split", "Model", "Targets", "Ties"], key, strict=True))
+        for _, fact in group.iterrows():
+            percent = fact["measure"].endswith("%")
+            name = fact["measure"] if percent else f"{fact['measure']}@{cutoff}"
+            low, high = (f"{fact[side]:+.1f}" if percent else f"{fact[side]:.4f}" for side in ("ci_low", "ci_high"))
+            value = f"{fact['value']:+.1f}" if percent else f"{fact['value']:.4f}"
+            spread = "" if pd.isna(fact["sd_seeds"]) else f" ± {fact['sd_seeds']:.{1 if percent else 4}f}"
+            row[name] = f"{value}{spread} [{low}, {high}]"
+        row |= {"Users": f"{int(group['users'].max()):,}", "Trainings": str(int(group["seeds"].iloc[0]))}
+        rows.append(row)
+    caption = (
+        "Table 5. The same log with events of equal time ordered by item id (what a stable sort makes of a file sorted by item) and at "
+        "random, each with its own trainings: accuracy, last-item hit rates, and what shuffling the history changes. Tied: targets with "
+        "the time of the item before them. Mean over trainings (seeds, and draws of the random order), ± standard deviation over them "
+        "where there are several; in brackets the bootstrap interval over users."
+    )
+    return Table(found, pd.DataFrame(rows).fillna(NOT_APPLICABLE), caption, {})
 
 
 def comparisons(found: pd.DataFrame, cutoff: int) -> Table:

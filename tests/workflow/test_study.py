@@ -324,6 +324,26 @@ def test_a_study_without_an_answer_to_some_questions_completes(changed: Path, mo
     assert f"| {model}" in (changed / "results/table4.md").read_text(encoding="utf-8")
 
 
+def test_the_tie_order_study(changed: Path):
+    """The log with two orders of its ties and one of its own file: three cores of one download, own trainings, table5 and fig7."""
+    log = pd.read_csv(changed / "data/tiny log.csv")
+    log.assign(when=log["when"] // 200 * 200).to_csv(changed / "data/tiny log.csv", index=False)
+    study = "tie_order={datasets: [tiny], splits: [loo], models: [sasrec], draws: 2}"
+    arguments = ("results/table5.csv", "results/fig7.pdf", "--config", study, "seeds=[3,4]", "map_positions=4")
+    planned = planned_rules(snakemake(changed, "-n", *arguments).stdout)
+    assert {name: planned[name] for name in ("download", "core_filter", "train")} == {"download": 1, "core_filter": 3, "train": 6}
+    done = snakemake(changed, *arguments)
+    assert done.returncode == 0, done.stdout[-4000:]
+    table = pd.read_csv(changed / "results/table5.csv")
+    assert set(table["dataset"]) == {"tiny"} and len(table) == 2 * 3 * 5
+    assert table.groupby("ties")["seeds"].unique().map(list).to_dict() == {"item": [2], "random": [4]}
+    cores = {
+        name: pd.read_parquet(changed / f"results/tiny.ties-{name}/core/interactions.parquet") for name in ("item", "random-1", "random-2")
+    }
+    assert len({tuple(core["item"]) for core in cores.values()}) == 3, "three orders"
+    assert len({tuple(sorted(zip(core["user"], core["item"], strict=True))) for core in cores.values()}) == 1, "of the same events"
+
+
 def test_runs_that_are_left_out(changed: Path):
     """`exclude` is heeded by training, tables and figures; what is left of an uneven study completes."""
     left_out = "exclude=[{model: gru4rec, split: gts}, {model: [sasrec, popularity], seed: 4}]"

@@ -11,7 +11,7 @@ from snakemake.exceptions import WorkflowError
 
 sys.path.insert(0, str(Path(workflow.basedir) / "src"))
 
-from lastitem.configuration import check, study_runs
+from lastitem.configuration import check, study_runs, tie_order_runs
 from lastitem.errors import InputError
 from lastitem.imports import imported_modules
 from lastitem.origins import fingerprints
@@ -26,8 +26,9 @@ SCRIPTS = os.path.relpath(Path(workflow.basedir) / "src")
 PUBLISHED = os.path.relpath(Path(workflow.basedir) / "config/published")
 ENVIRONMENT = f"{workflow.basedir}/envs/lastitem.yaml"
 
-TABLES = ["table1", "table2", "table3", "table4", "comparisons"]
-FIGURES = ["fig1", "fig2", "fig3", "fig4", "fig5", "fig6"]
+TIE_ORDER = bool(config["tie_order"]["datasets"])
+TABLES = ["table1", "table2", "table3", "table4", *(["table5"] if TIE_ORDER else []), "comparisons"]
+FIGURES = ["fig1", "fig2", "fig3", "fig4", "fig5", "fig6", *(["fig7"] if TIE_ORDER else [])]
 
 CORE = "results/{dataset}/core"
 SPLIT = "results/{dataset}/{split}"
@@ -57,6 +58,16 @@ def modules(name):
 def runs(path, models=None):
     """One file of every run of the study."""
     return [f"{RUN}/{path}".format(**run) for run in study_runs(config, config["models"] if models is None else models)]
+
+
+def tie_runs(path):
+    """One file of every run of the tie-order study."""
+    return [f"{RUN}/{path}".format(**run) for run in tie_order_runs(config)]
+
+
+def raw(path):
+    """A file of the raw log of a dataset, which may be that of another one with other ties."""
+    return lambda wildcards: f"data/{config['registry'][wildcards.dataset].get('log_of', wildcards.dataset)}/{path}"
 
 
 def of_sources(*keys):
@@ -89,8 +100,9 @@ def split_options(wildcards):
 
 def ties_options(wildcards):
     """The order of ties, with the seed where it has an influence."""
-    ties = config["registry"][wildcards.dataset]["ties"]
-    return f"--ties {ties}" + (f" --seed {config['data_seed']}" if ties == "random" else "")
+    dataset = config["registry"][wildcards.dataset]
+    seed = f" --seed {dataset.get('ties_seed', config['data_seed'])}" if dataset["ties"] == "random" else ""
+    return f"--ties {dataset['ties']}{seed}"
 
 
 def filter_seen(wildcards):

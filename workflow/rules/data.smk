@@ -34,8 +34,8 @@ rule core_filter:
     input:
         script=script("core_filter.py"),
         modules=modules("core_filter.py"),
-        log="data/{dataset}/raw",
-        provenance="data/{dataset}/raw.json",
+        log=raw("raw"),
+        provenance=raw("raw.json"),
     output:
         interactions=f"{CORE}/interactions.parquet",
         user_map=f"{CORE}/users.parquet",

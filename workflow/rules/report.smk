@@ -1,5 +1,5 @@
 # Needs: the result files of every run of the study.
-# Makes: results/table1 … table4 and comparisons (csv, md, tex) and results/fig1 … fig6 (pdf, png, and the csv behind it).
+# Makes: results/table1 … table5 and comparisons (csv, md, tex) and results/fig1 … fig7 (pdf, png, and the csv behind it).
 
 
 localrules:
@@ -7,6 +7,7 @@ localrules:
     table2,
     table3,
     table4,
+    table5,
     comparisons,
     fig1,
     fig2,
@@ -14,6 +15,7 @@ localrules:
     fig4,
     fig5,
     fig6,
+    fig7,
 
 
 rule table1:
@@ -130,6 +132,36 @@ rule table4:
     shell:
         "python {input.script:q} table4 --rescale {input.rescale:q} --tolerances {params.tolerances}"
         " --headline-tolerance {params.tolerance} --headline-cutoff {params.cutoff}"
+        " --csv {output.csv:q} --markdown {output.markdown:q} --latex {output.latex:q} > {log:q} 2>&1"
+
+
+rule table5:
+    input:
+        script=script("make_table.py"),
+        modules=modules("make_table.py"),
+        ranks=tie_runs("ranks.parquet"),
+        shuffle=tie_runs("shuffle.parquet"),
+    output:
+        csv=report(
+            "results/table5.csv",
+            caption="../report/table5.rst",
+            category="Tables",
+            labels={"table": "table5", "shows": "Tie order"},
+        ),
+        markdown="results/table5.md",
+        latex="results/table5.tex",
+    log:
+        "logs/table5.log",
+    benchmark:
+        "logs/table5.tsv"
+    conda:
+        ENVIRONMENT
+    params:
+        cutoff=config["headline_cutoff"],
+        bootstrap=config["bootstrap"],
+    shell:
+        "python {input.script:q} table5 --ranks {input.ranks:q} --shuffle {input.shuffle:q} --headline-cutoff {params.cutoff}"
+        " --resamples {params.bootstrap[resamples]} --bootstrap-seed {params.bootstrap[seed]}"
         " --csv {output.csv:q} --markdown {output.markdown:q} --latex {output.latex:q} > {log:q} 2>&1"
 
 
@@ -337,4 +369,34 @@ rule fig6:
         " --cutoff {params.cutoff}"
         " --tolerances {params.tolerances} --headline-tolerance {params.tolerance}"
         " --resamples {params.bootstrap[resamples]} --bootstrap-seed {params.bootstrap[seed]}"
+        " --pdf {output.pdf:q} --png {output.png:q} --csv {output.csv:q} > {log:q} 2>&1"
+
+
+rule fig7:
+    input:
+        script=script("plot_fig7.py"),
+        modules=modules("plot_fig7.py"),
+        ranks=tie_runs("ranks.parquet"),
+        shuffle=tie_runs("shuffle.parquet"),
+    output:
+        pdf=report(
+            "results/fig7.pdf",
+            caption="../report/fig7.rst",
+            category="Figures",
+            labels={"figure": "fig7", "shows": "Tie order"},
+        ),
+        png="results/fig7.png",
+        csv="results/fig7.csv",
+    log:
+        "logs/fig7.log",
+    benchmark:
+        "logs/fig7.tsv"
+    conda:
+        ENVIRONMENT
+    params:
+        cutoff=config["headline_cutoff"],
+        bootstrap=config["bootstrap"],
+    shell:
+        "python {input.script:q} --ranks {input.ranks:q} --shuffle {input.shuffle:q}"
+        " --cutoff {params.cutoff} --resamples {params.bootstrap[resamples]} --bootstrap-seed {params.bootstrap[seed]}"
         " --pdf {output.pdf:q} --png {output.png:q} --csv {output.csv:q} > {log:q} 2>&1"

@@ -1,0 +1,31 @@
+"""Figure 7: what the order of events with equal time does to every headline measure."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from lastitem import figures, tables
+from lastitem.errors import run
+from lastitem.runs import read_run_tables
+from lastitem.summaries import Bootstrap, tie_order_effects
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Parse arguments, summarize, draw, write the figure and the numbers behind it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ranks", required=True, nargs="+", help="ranks.parquet of each run of the tie-order study")
+    parser.add_argument("--shuffle", required=True, nargs="+", help="shuffle.parquet of each of them")
+    parser.add_argument("--cutoff", required=True, type=int, help="K")
+    Bootstrap.add_arguments(parser)
+    figures.add_output_arguments(parser)
+    arguments = parser.parse_args(argv)
+
+    ranks, shuffled = read_run_tables(arguments.ranks), read_run_tables(arguments.shuffle)
+    found = tie_order_effects(ranks, shuffled, arguments.cutoff, Bootstrap.from_arguments(arguments))
+    tables.write_csv(found, arguments.csv)
+    figures.save(figures.fig7(found, arguments.cutoff), arguments.pdf, arguments.png)
+
+
+if __name__ == "__main__":
+    run(main)
