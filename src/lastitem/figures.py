@@ -325,6 +325,7 @@ def fig7(found: pd.DataFrame, cutoff: int) -> Figure:
             axis.axhline(0, color="black", linewidth=0.6)
             axis.set_title(measure if measure.endswith("%") else f"{measure}@{cutoff}")
         axes[row][0].set_ylabel(f"{_name(model)}\n{dataset} ({split})")
+        axes[row][-1].sharey(axes[row][-2])  # the two shuffles, on one scale
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=8)
     trainings = " and ".join(
