@@ -8,10 +8,23 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 
 from lastitem import tables
+from lastitem.claims import claims
 from lastitem.errors import run
 from lastitem.files import read_json
 from lastitem.runs import read_run_tables
-from lastitem.summaries import Bootstrap, accuracy, chosen_scales, comparisons, mixing_at_readout, recovery_curves, tie_order_effects
+from lastitem.summaries import (
+    Bootstrap,
+    accuracy,
+    chosen_scales,
+    comparisons,
+    last_item_hit_rates,
+    mixing_at_readout,
+    recovery_curves,
+    recovery_sweep,
+    shuffle_effects,
+    sweep,
+    tie_order_effects,
+)
 
 
 def make_table1(arguments: argparse.Namespace) -> tables.Table:
@@ -61,13 +74,28 @@ def make_comparisons(arguments: argparse.Namespace) -> tables.Table:
     return tables.comparisons(found, arguments.headline_cutoff)
 
 
+def make_claims(arguments: argparse.Namespace) -> tables.Table:
+    """The paper's claims, held against the numbers."""
+    bootstrap, cutoff = Bootstrap.from_arguments(arguments), arguments.headline_cutoff
+    scaled = read_run_tables(arguments.rescale)
+    found = claims(
+        shuffle_effects(read_run_tables(arguments.shuffle), "ndcg", cutoff, bootstrap),
+        last_item_hit_rates(read_run_tables(arguments.ranks), cutoff, bootstrap),
+        mixing_at_readout(read_run_tables(arguments.mixing_users), bootstrap),
+        sweep(scaled, cutoff, bootstrap),
+        mixing_at_readout(read_run_tables(arguments.rescale_mixing), bootstrap, ["residual_scale"]),
+        recovery_sweep(scaled, cutoff, bootstrap),
+    )
+    return tables.claims(found, cutoff)
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Parse arguments, make the table, write its three files."""
     parser = argparse.ArgumentParser(description=__doc__)
     commands = parser.add_subparsers(dest="table", required=True)
     makers: dict[str, Callable[[argparse.Namespace], tables.Table]] = {
         "table1": make_table1, "table2": make_table2, "table3": make_table3, "table4": make_table4,
-        "table5": make_table5, "comparisons": make_comparisons,
+        "table5": make_table5, "comparisons": make_comparisons, "claims": make_claims,
     }  # fmt: skip
     for name, maker in makers.items():
         command = commands.add_parser(name, help=maker.__doc__, description=maker.__doc__)
@@ -78,26 +106,29 @@ def main(argv: Sequence[str] | None = None) -> None:
         if name == "table1":
             command.add_argument("--statistics", required=True, nargs="+", help="statistics.json of each dataset")
             command.add_argument("--published", required=True, help="CSV of the paper's Table 1")
-        if name in ("table2", "table5", "comparisons"):
+        if name in ("table2", "table5", "comparisons", "claims"):
             command.add_argument("--ranks", required=True, nargs="+", help="ranks.parquet of each run")
         if name == "table2":
             command.add_argument("--evaluations", required=True, nargs="+", help="evaluation.json of each run")
             command.add_argument("--cutoffs", required=True, nargs="+", type=int)
         if name == "table3":
             command.add_argument("--mixing", required=True, nargs="+", help="mixing.parquet of each run")
+        if name == "claims":
+            command.add_argument("--rescale-mixing", required=True, nargs="+", help="rescale_mixing.parquet of each run")
+        if name in ("table3", "claims"):
             command.add_argument("--mixing-users", required=True, nargs="+", help="mixing_users.parquet of each run")
-        if name in ("table4", "comparisons"):
+        if name in ("table4", "comparisons", "claims"):
             command.add_argument("--rescale", required=True, nargs="+", help="rescale.parquet of each run")
         if name == "table4":
             command.add_argument("--tolerances", required=True, nargs="+", type=float)
             command.add_argument("--headline-tolerance", required=True, type=float)
-        if name in ("table5", "comparisons"):
+        if name in ("table5", "comparisons", "claims"):
             command.add_argument("--shuffle", required=True, nargs="+", help="shuffle.parquet of each run")
         if name == "comparisons":
             command.add_argument("--permutations", required=True, type=int, help="random signs of each test")
-        if name in ("table2", "table4", "table5", "comparisons"):
+        if name in ("table2", "table4", "table5", "comparisons", "claims"):
             command.add_argument("--headline-cutoff", required=True, type=int)
-        if name in ("table2", "table3", "table5", "comparisons"):
+        if name in ("table2", "table3", "table5", "comparisons", "claims"):
             Bootstrap.add_arguments(command)
     arguments = parser.parse_args(argv)
     tables.write(arguments.maker(arguments), arguments.csv, arguments.markdown, arguments.latex)

@@ -1,4 +1,4 @@
-"""Tables 1 to 5 and the comparisons: a tidy CSV for machines, and the same facts laid out for readers in Markdown and LaTeX."""
+"""Tables 1 to 5, comparisons and claims: a tidy CSV for machines, and the same facts laid out for readers in Markdown and LaTeX."""
 
 from __future__ import annotations
 
@@ -300,6 +300,27 @@ def comparisons(found: pd.DataFrame, cutoff: int) -> Table:
         "residual scale λ against 1, model against model on the seeds both have. Mean over users and seeds, ± standard deviation over "
         "seeds where there are several; bootstrap interval over users; p of a sign-flip test over users, and corrected for all "
         f"{len(found)} rows (Holm). The tests are about users: whether another training would differ the same way is what the seeds tell."
+    )
+    return Table(found, layout, caption, {})
+
+
+def claims(found: pd.DataFrame, cutoff: int) -> Table:
+    """The paper's claims for each model; ``found`` is of :func:`lastitem.claims.claims`."""
+    layout = pd.DataFrame(
+        {
+            "Dataset": found["dataset"],
+            "Split": found["split"],
+            "Model": found["model"],
+            "Claim": found["meaning"],
+            "Holds": found["holds"],
+            "Measured": found["evidence"],
+            "Users": [f"{users:,}" for users in found["users"]],
+            "Seeds": found["seeds"].astype(str),
+        }
+    )
+    caption = (
+        f"Claims of the paper, held against this study (K = {cutoff}, test part). Square brackets: 95 % bootstrap intervals over users; "
+        "where one is given, a claim holds only if the whole interval is on its side. The other lines compare means over users and seeds."
     )
     return Table(found, layout, caption, {})
 

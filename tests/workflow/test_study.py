@@ -22,7 +22,7 @@ import pytest
 
 from .conftest import CONFIG, copy_project, environment, planned_rules, snakemake
 
-TABLE_NAMES = [*(f"table{number}" for number in range(1, 5)), "comparisons"]
+TABLE_NAMES = [*(f"table{number}" for number in range(1, 5)), "comparisons", "claims"]
 TABLES = [f"results/{name}.{ending}" for name in TABLE_NAMES for ending in ("csv", "md", "tex")]
 FIGURES = [f"results/fig{number}.{ending}" for number in range(1, 7) for ending in ("pdf", "png", "csv")]
 EVERY_FIGURE_AND_TABLE = {f"fig{number}" for number in range(1, 7)} | set(TABLE_NAMES)
@@ -154,10 +154,10 @@ def test_an_edit_of_a_module_reruns_what_imports_it(changed: Path):
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ("residual_scales=[0.0,1.0]", {"rescale", "table4", "comparisons", "fig4", "fig5", "fig6"}),
-        ("cutoffs=[1,10]", {"evaluate", "table2", "comparisons", "fig2"}),
-        ("shuffle_repeats=3", {"shuffle", "comparisons", "fig1"}),
-        ("map_positions=5", {"decompose", "table3", "fig3"}),
+        ("residual_scales=[0.0,1.0]", {"rescale", "table4", "comparisons", "claims", "fig4", "fig5", "fig6"}),
+        ("cutoffs=[1,10]", {"evaluate", "table2", "comparisons", "claims", "fig2"}),
+        ("shuffle_repeats=3", {"shuffle", "comparisons", "claims", "fig1"}),
+        ("map_positions=5", {"decompose", "table3", "claims", "fig3"}),
         ("seeds=[4]", {"train", "learning_curve", "evaluate", "shuffle", "decompose", "rescale"} | EVERY_FIGURE_AND_TABLE - {"table1"}),
     ],
 )

@@ -27,7 +27,7 @@ PUBLISHED = os.path.relpath(Path(workflow.basedir) / "config/published")
 ENVIRONMENT = f"{workflow.basedir}/envs/lastitem.yaml"
 
 TIE_ORDER = bool(config["tie_order"]["datasets"])
-TABLES = ["table1", "table2", "table3", "table4", *(["table5"] if TIE_ORDER else []), "comparisons"]
+TABLES = ["table1", "table2", "table3", "table4", *(["table5"] if TIE_ORDER else []), "comparisons", "claims"]
 FIGURES = ["fig1", "fig2", "fig3", "fig4", "fig5", "fig6", *(["fig7"] if TIE_ORDER else [])]
 
 CORE = "results/{dataset}/core"

@@ -1,5 +1,5 @@
 # Needs: the result files of every run of the study.
-# Makes: results/table1 … table5 and comparisons (csv, md, tex) and results/fig1 … fig7 (pdf, png, and the csv behind it).
+# Makes: results/table1 … table5, comparisons and claims (csv, md, tex) and results/fig1 … fig7 (pdf, png, and the csv behind it).
 
 
 localrules:
@@ -9,6 +9,7 @@ localrules:
     table4,
     table5,
     comparisons,
+    claims,
     fig1,
     fig2,
     fig3,
@@ -195,6 +196,40 @@ rule comparisons:
         "python {input.script:q} comparisons --ranks {input.ranks:q} --shuffle {input.shuffle:q} --rescale {input.rescale:q}"
         " --headline-cutoff {params.cutoff} --permutations {params.permutations}"
         " --resamples {params.bootstrap[resamples]} --bootstrap-seed {params.bootstrap[seed]}"
+        " --csv {output.csv:q} --markdown {output.markdown:q} --latex {output.latex:q} > {log:q} 2>&1"
+
+
+rule claims:
+    input:
+        script=script("make_table.py"),
+        modules=modules("make_table.py"),
+        ranks=runs("ranks.parquet"),
+        shuffle=runs("shuffle.parquet"),
+        mixing_users=runs("mixing_users.parquet"),
+        rescale=runs("rescale.parquet"),
+        rescale_mixing=runs("rescale_mixing.parquet"),
+    output:
+        csv=report(
+            "results/claims.csv",
+            caption="../report/claims.rst",
+            category="Tables",
+            labels={"table": "claims", "shows": "The paper's claims"},
+        ),
+        markdown="results/claims.md",
+        latex="results/claims.tex",
+    log:
+        "logs/claims.log",
+    benchmark:
+        "logs/claims.tsv"
+    conda:
+        ENVIRONMENT
+    params:
+        cutoff=config["headline_cutoff"],
+        bootstrap=config["bootstrap"],
+    shell:
+        "python {input.script:q} claims --ranks {input.ranks:q} --shuffle {input.shuffle:q} --mixing-users {input.mixing_users:q}"
+        " --rescale {input.rescale:q} --rescale-mixing {input.rescale_mixing:q}"
+        " --headline-cutoff {params.cutoff} --resamples {params.bootstrap[resamples]} --bootstrap-seed {params.bootstrap[seed]}"
         " --csv {output.csv:q} --markdown {output.markdown:q} --latex {output.latex:q} > {log:q} 2>&1"
 
 

@@ -1,0 +1,100 @@
+"""The paper's claims against summaries made by hand: what holds, what does not, what has no meaning."""
+
+import pandas as pd
+import pytest
+
+from lastitem.claims import CLAIMS, claims
+from lastitem.parts import PARTS
+
+STUDY = {"dataset": "d", "split": "loo", "model": "m"}
+NONE = pd.DataFrame()
+
+
+def rows(*facts, **columns):
+    """Facts with the columns every summary has; an interval of ± 0.01 (or ± 1 %) where none is given."""
+    frame = pd.DataFrame([{**columns, **fact} for fact in facts])
+    for side, shift in (("ci_low", -1), ("ci_high", 1)):
+        if side not in frame:
+            frame[side] = frame["value"] + shift * (1.0 if "order" in frame else 0.01)
+    return frame.assign(**STUDY, users=100, seeds=2)
+
+
+def study(
+    partial=1.0, full=-40.0, last=0.8, before=0.1, normalized=(0.3, 0.2), rate=(0.8, 0.5, 0.1), ratio=(0.3, 0.5, 0.9), recovered=(0.1, 0.3)
+):
+    """Summaries in which every claim holds, unless something is changed; λ = 1, 0.5, 0."""
+    scales = (1.0, 0.5, 0.0)
+    return {
+        "effects": rows({"order": "partial", "value": partial}, {"order": "full", "value": full}, measure="change_percent"),
+        "rates": rows({"measure": "HRLI", "value": last}, {"measure": "HRL2I", "value": before}),
+        "mixing": rows(
+            *(
+                {"layer": layer, "part": part, "value": value}
+                for layer, own in enumerate(normalized, 1)
+                for part, value in zip(PARTS, (0.9, 0.5, own), strict=True)
+            ),
+            {"layer": 0, "part": PARTS[-1], "value": 0.99},
+            {"layer": 1, "part": "share of head 1", "value": 1.0},
+        ),
+        "curves": rows(*({"residual_scale": scale, "value": value} for scale, value in zip(scales, rate, strict=True)), measure="HRLI"),
+        "mixing_by_scale": rows(
+            *({"residual_scale": scale, "value": value} for scale, value in zip(scales, ratio, strict=True)), layer=1, part=PARTS[-1]
+        ),
+        "recoveries": rows(
+            *({"residual_scale": scale, "value": value} for scale, value in zip(scales, (0.0, *recovered), strict=True)), measure="recovery"
+        ),
+    }
+
+
+def verdicts(**changed):
+    found = claims(**{**study(), **changed})
+    assert found["claim"].tolist() == list(CLAIMS)
+    assert (found["users"] == 100).all() and (found["seeds"] == 2).all()
+    return found.set_index("claim")
+
+
+def test_all_hold():
+    found = verdicts()
+    assert (found["holds"] == "yes").all()
+    assert found["evidence"].to_dict() == {
+        "last item only": "+1.0 % [+0.0, +2.0]",
+        "order matters": "-40.0 % [-41.0, -39.0]",
+        "last-item privilege": "0.800 [0.790, 0.810] against 0.100 [0.090, 0.110]",
+        "residual dominance": "block 1: 0.300 of 0.900; block 2: 0.200 of 0.900",
+        "dependence on λ": "0.800 (λ 1) to 0.100 (λ 0), at every step",
+        "mixing on λ": "block 1: 0.300 (λ 1) to 0.900 (λ 0), at every step",
+        "recovery": "0.100 to 0.300 (λ 0) of the recoverable targets",
+    }
+
+
+@pytest.mark.parametrize(
+    ("claim", "changed"),
+    [
+        ("last item only", {"partial": -4.5}),
+        ("last item only", {"partial": 7.0}),
+        ("order matters", {"full": -0.5}),
+        ("last-item privilege", {"last": 0.2, "before": 0.1}),
+        ("residual dominance", {"normalized": (0.3, 0.89)}),
+        ("dependence on λ", {"rate": (0.8, 0.81, 0.1)}),
+        ("dependence on λ", {"rate": (0.8, 0.8, 0.1)}),
+        ("mixing on λ", {"ratio": (0.3, 0.25, 0.9)}),
+        ("recovery", {"recovered": (0.1, 0.0)}),
+    ],
+)
+def test_each_can_fail(claim, changed):
+    """An interval that reaches over the bound, one block of two, one step of the way: and nothing else changes."""
+    found = verdicts(**study(**changed))
+    assert found["holds"].to_dict() == {name: "no" if name == claim else "yes" for name in CLAIMS}
+
+
+def test_a_step_against_the_claim_is_shown():
+    assert verdicts(**study(rate=(0.8, 0.8125, 0.1))).loc["dependence on λ", "evidence"].endswith("largest rise of a step 0.0125")
+
+
+def test_without_attention_or_recovery_there_is_no_claim():
+    found = verdicts(
+        mixing=NONE.reindex(columns=["dataset", "split", "model", "layer", "part"]), curves=NONE, mixing_by_scale=NONE, recoveries=NONE
+    )
+    without = {"residual dominance", "dependence on λ", "mixing on λ", "recovery"}
+    assert set(found.index[found["holds"] == "n/a"]) == without
+    assert verdicts(recoveries=NONE).loc["recovery", "holds"] == "n/a"
