@@ -184,7 +184,7 @@ class TestTiles:
             sequences = Sequences(np.ones(end[-1], dtype=np.int32), end - length, end, np.arange(len(length), dtype=np.int32))
             maximum = int(generator.integers(1, 50))
             kept = np.minimum(length, maximum)
-            found = list(tiles(sequences, maximum))
+            found = list(tiles(sequences, maximum, "test"))
             assert sorted(np.concatenate([tile.index[: tile.count] for tile in found]).tolist()) == list(range(len(length)))
             for tile in found:
                 assert kept[tile.index].max() <= tile.width <= maximum
@@ -196,7 +196,7 @@ class TestTiles:
     def test_long_inputs_come_in_fewer_rows(self):
         for length, rows in ((1, 64), (256, 64), (257, 42), (1024, 16), (100_000, 8)):
             sequences = Sequences(np.ones(length, dtype=np.int32), np.array([0]), np.array([length]), np.array([0], dtype=np.int32))
-            (tile,) = tiles(sequences, 200_000)
+            (tile,) = tiles(sequences, 200_000, "test")
             assert (len(tile.index), tile.count) == (rows, 1)
 
     def test_tiles_hold_the_same_users_whatever_the_order_of_the_file(self):
@@ -206,11 +206,13 @@ class TestTiles:
         sequences = Sequences(np.ones(end[-1], dtype=np.int32), end - length, end, np.arange(500, dtype=np.int32))
         shuffled = sequences.select(generator.permutation(500))
         for maximum in (3, 100):
-            first, second = ([source.user[tile.index].tolist() for tile in tiles(source, maximum)] for source in (sequences, shuffled))
+            first, second = (
+                [source.user[tile.index].tolist() for tile in tiles(source, maximum, "test")] for source in (sequences, shuffled)
+            )
             assert first == second
 
     def test_no_sequences_no_tiles(self):
-        assert list(tiles(literal.held_out([], []), 10)) == []
+        assert list(tiles(literal.held_out([], []), 10, "test")) == []
 
 
 def width_by_hand(length: int) -> int:

@@ -251,7 +251,7 @@ def decompose(
     attention_sum, norm_sum, map_count = np.zeros(map_shape), np.zeros(map_shape), np.zeros(map_shape[1:], dtype=np.int64)
     every = [np.zeros((0, *shape[1:]), dtype=np.float32)]
     error = None
-    for index, count, width in tiles(chosen, model.input_length):
+    for index, count, width in tiles(chosen, model.input_length, "decompose"):
         items, length = pad(chosen, index, model.input_length, width)
         items, length = items.to(device), length.to(device)
         traces: list[BlockTrace] = []

@@ -96,7 +96,7 @@ def rank(
     # Items along the rows of memory: the product is faster.
     vectors = model.item_vectors().to(device).T.contiguous()
     keywords = {"residual_scale": residual_scale} if model.has_attention else {}
-    for index, _, width in tiles(cases, model.input_length):
+    for index, _, width in tiles(cases, model.input_length, "rank"):
         items, length = pad(cases, index, model.input_length, width)
         history = cases.end[index] - cases.start[index]
         own = [torch.from_numpy(cases.items[cases.end[index] - np.minimum(back, history)].astype(np.int64)) for back in (1, 2)]

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from tqdm import tqdm
 
 from lastitem.errors import InputError
 from lastitem.files import read_parquet
@@ -173,8 +174,10 @@ class Tile(NamedTuple):
     width: int
 
 
-def tiles(sequences: Sequences, maximum_length: int) -> Iterator[Tile]:
+def tiles(sequences: Sequences, maximum_length: int, work: str) -> Iterator[Tile]:
     """Cut sequences into :class:`Tile` of similar length, in the order of (kept length, user).
+
+    On a terminal a bar shows how far ``work``, what is done with them, has come, once it takes seconds.
 
     A matrix product rounds differently for another number of rows, so a batch of whatever is left would make a score depend on
     who else is ranked. Here the shape follows from a sequence's own length: its width is the next of 1, 2, 3, 4, 6, 8, 12, 16, 24 … (at
@@ -184,14 +187,16 @@ def tiles(sequences: Sequences, maximum_length: int) -> Iterator[Tile]:
     power = 1 << np.ceil(np.log2(np.maximum(kept, 1))).astype(np.int64)
     width = np.minimum(np.where(4 * kept <= 3 * power, 3 * power // 4, power), maximum_length)
     order = np.lexsort((sequences.length, sequences.user, kept))
-    for cases in np.split(order, np.flatnonzero(np.diff(width[order])) + 1):
-        if not len(cases):
-            continue
-        columns = int(width[cases[0]])
-        rows = max(FEWEST_ROWS, min(TILE_ROWS, TILE_POSITIONS // columns))
-        for begin in range(0, len(cases), rows):
-            index = cases[begin : begin + rows]
-            yield Tile(np.append(index, np.repeat(index[-1], rows - len(index))), len(index), columns)
+    with tqdm(total=len(order), desc=work, unit="case", disable=None, leave=False, delay=5) as progress:
+        for cases in np.split(order, np.flatnonzero(np.diff(width[order])) + 1):
+            if not len(cases):
+                continue
+            columns = int(width[cases[0]])
+            rows = max(FEWEST_ROWS, min(TILE_ROWS, TILE_POSITIONS // columns))
+            for begin in range(0, len(cases), rows):
+                index = cases[begin : begin + rows]
+                yield Tile(np.append(index, np.repeat(index[-1], rows - len(index))), len(index), columns)
+                progress.update(len(index))
 
 
 def _read(path: str | Path, columns: list[str]) -> pa.Table:
