@@ -25,3 +25,4 @@ rule all:
         expand("results/{table}.{ending}", table=TABLES, ending=["csv", "md", "tex"]),
         expand("results/{figure}.{ending}", figure=FIGURES, ending=["pdf", "png", "csv"]),
         runs("learning_curve.pdf"),
+        "results/index.html",

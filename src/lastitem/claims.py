@@ -61,6 +61,11 @@ def claims(
     return pd.DataFrame(rows, columns=[*STUDY_COLUMNS, "claim", "meaning", "holds", "evidence", "users", "seeds"])
 
 
+def is_small(change: pd.Series) -> bool:
+    """Whether the whole interval of a change in percent is within ± :data:`SMALL_CHANGE_PERCENT`."""
+    return bool(change["ci_low"] > -SMALL_CHANGE_PERCENT and change["ci_high"] < SMALL_CHANGE_PERCENT)
+
+
 Finding = tuple[str, tuple[str, str]]
 
 
@@ -76,8 +81,7 @@ def _of_shuffles(effects: pd.DataFrame) -> Iterator[Finding]:
     change = effects[effects["measure"] == "change_percent"].set_index("order")
     for name, order in (("last item only", "partial"), ("order matters", "full")):
         row = change.loc[order]
-        small = row["ci_low"] > -SMALL_CHANGE_PERCENT and row["ci_high"] < SMALL_CHANGE_PERCENT
-        holds = small if order == "partial" else row["ci_high"] < 0
+        holds = is_small(row) if order == "partial" else row["ci_high"] < 0
         yield name, (_verdict(holds), f"{row['value']:+.1f} % [{row['ci_low']:+.1f}, {row['ci_high']:+.1f}]")
 
 

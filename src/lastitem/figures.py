@@ -36,6 +36,7 @@ DISPLAY_NAMES = {
     "duorec": "DuoRec",
     "popularity": "Popularity",
 }
+PNG_DPI = 200
 STYLE = {
     "font.size": 9,
     "axes.titlesize": 9,
@@ -60,7 +61,7 @@ def save(figure: Figure, pdf: str | Path, png: str | Path) -> None:
     with write_aside(pdf) as aside:
         figure.savefig(aside, metadata={"CreationDate": None})
     with write_aside(png) as aside:
-        figure.savefig(aside, dpi=200, metadata={"Software": None})
+        figure.savefig(aside, dpi=PNG_DPI, metadata={"Software": None})
     plt.close(figure)
 
 

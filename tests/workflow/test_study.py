@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import duckdb
@@ -60,6 +61,26 @@ def test_results_say_what_they_stand_on(finished: Path):
     assert accuracy.loc[accuracy["metric"] != "coverage", ["ci_low", "ci_high"]].notna().all(axis=None)
     users = pyarrow.parquet.read_table(finished / "results/tiny/core/users.parquet").to_pydict()
     assert set(users["user_id"]) == set(log["who"])
+
+
+def test_the_page_says_what_the_files_say(finished: Path):
+    """Every number of its sentences is one of fig1.csv or fig2.csv, rounded; every table and figure of the study is on it."""
+    html = (finished / "results/index.html").read_text(encoding="utf-8")
+    effects, rates = (pd.read_csv(finished / f"results/{name}.csv") for name in ("fig1", "fig2"))
+    sentences = re.findall(r'<p class="answer"><strong>[^<]+</strong> ([^<]+)</p>', html)
+    assert len(sentences) == 3
+    for sentence in sentences:
+        model = sentence.split(" ")[0]
+        change = effects[(effects["model"] == model) & (effects["measure"] == "change_percent")].set_index("order")
+        rate = rates[rates["model"] == model].set_index("measure")
+        numbers = [f"{row[side]:+.1f}" for _, row in change.loc[["partial", "full"]].iterrows() for side in ("value", "ci_low", "ci_high")]
+        numbers += [
+            f"{100 * row[side]:.1f}" for _, row in rate.loc[["HRLI", "HRL2I"]].iterrows() for side in ("value", "ci_low", "ci_high")
+        ]
+        assert re.findall(r"[+-]?\d+\.\d", sentence) == numbers
+    for name in [*TABLE_NAMES, *(f"fig{number}" for number in range(1, 7))]:
+        assert f'id="{name}"' in html
+    assert html.count("data:image/png;base64,") == 6 and f"snakemake {version('snakemake')}" in html
 
 
 def test_b13_another_engine_reads_the_data_files(finished: Path):
@@ -148,7 +169,7 @@ def test_an_edit_of_a_module_reruns_what_imports_it(changed: Path):
     module = changed / "src/lastitem/figures.py"
     module.write_text(module.read_text(encoding="utf-8").replace('"font.size": 9', '"font.size": 10'))
     planned = planned_rules(snakemake(changed, "-n", "all").stdout)
-    assert set(planned) == {f"fig{number}" for number in range(1, 7)} | {"learning_curve", "all"}
+    assert set(planned) == {f"fig{number}" for number in range(1, 7)} | {"learning_curve", "page", "all"}
 
 
 @pytest.mark.parametrize(
@@ -164,7 +185,7 @@ def test_an_edit_of_a_module_reruns_what_imports_it(changed: Path):
 def test_a_changed_setting_reruns_what_depends_on_it(finished: Path, change: str, expected: set[str]):
     """H3: and nothing else; a λ grid leaves the training alone."""
     planned = planned_rules(snakemake(finished, "-n", "all", "--config", change).stdout)
-    assert set(planned) - {"all"} == expected
+    assert set(planned) - {"all", "page"} == expected
 
 
 def test_a_touched_file_reruns_nothing(changed: Path):
@@ -210,7 +231,8 @@ def test_h5_braces_in_the_name_of_a_log(tmp_path: Path, name: str):
 def test_settings_without_influence_rerun_nothing(finished: Path):
     """The temporal split's quantile is nothing to leave-one-out, nor a seed to what draws nothing."""
     for change in ("gts={quantile: 0.8}", "data_seed=5"):
-        assert planned_rules(snakemake(finished, "-n", "all", "--config", change).stdout) == {}
+        planned = planned_rules(snakemake(finished, "-n", "all", "--config", change).stdout)
+        assert planned == {"page": 1, "all": 1}, "the page shows the settings"
 
 
 @pytest.mark.parametrize(

@@ -24,11 +24,21 @@ except InputError as error:
 # Relative where the workflow lies in the working directory, so that moving the folder changes no path.
 SCRIPTS = os.path.relpath(Path(workflow.basedir) / "src")
 PUBLISHED = os.path.relpath(Path(workflow.basedir) / "config/published")
+CAPTIONS = os.path.relpath(Path(workflow.basedir) / "workflow/report")
 ENVIRONMENT = f"{workflow.basedir}/envs/lastitem.yaml"
 
 TIE_ORDER = bool(config["tie_order"]["datasets"])
 TABLES = ["table1", "table2", "table3", "table4", *(["table5"] if TIE_ORDER else []), "comparisons", "claims"]
-FIGURES = ["fig1", "fig2", "fig3", "fig4", "fig5", "fig6", *(["fig7"] if TIE_ORDER else [])]
+SHOWN = {
+    "fig1": "Shuffled histories",
+    "fig2": "Last-item hit rates",
+    "fig3": "Attention and AttnResLN maps",
+    "fig4": "λ against HRLI and mixing",
+    "fig5": "HRLI against accuracy along λ",
+    "fig6": "Chosen λ and oracle",
+    "fig7": "Tie order",
+}
+FIGURES = [name for name in SHOWN if name != "fig7" or TIE_ORDER]
 
 CORE = "results/{dataset}/core"
 SPLIT = "results/{dataset}/{split}"
@@ -158,3 +168,14 @@ def training_settings(wildcards):
     """JSON: the study's training settings, overridden by the model's own."""
     own = config["model_settings"][wildcards.model].get("training", {})
     return json.dumps(config["training"] | {"validation_cutoff": config["headline_cutoff"]} | own)
+
+
+def study_settings(wildcards):
+    """JSON: the config, of the registry and the models only what the study names."""
+    named = {*config["datasets"], *config["tie_order"]["datasets"]}
+    models = {*config["models"], *config["baselines"], *config["tie_order"]["models"]}
+    chosen = {
+        "registry": {name: stanza for name, stanza in config["registry"].items() if name in named},
+        "model_settings": {name: settings for name, settings in config["model_settings"].items() if name in models},
+    }
+    return json.dumps(config | chosen)

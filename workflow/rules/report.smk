@@ -1,5 +1,5 @@
 # Needs: the result files of every run of the study.
-# Makes: results/table1 … table5, comparisons and claims (csv, md, tex) and results/fig1 … fig7 (pdf, png, and the csv behind it).
+# Makes: results/index.html, results/table1 … table5, comparisons and claims (csv, md, tex) and results/fig1 … fig7 (pdf, png, and the csv behind it).
 
 
 localrules:
@@ -17,6 +17,7 @@ localrules:
     fig5,
     fig6,
     fig7,
+    page,
 
 
 rule table1:
@@ -243,7 +244,7 @@ rule fig1:
             "results/fig1.pdf",
             caption="../report/fig1.rst",
             category="Figures",
-            labels={"figure": "fig1", "shows": "Shuffled histories"},
+            labels={"figure": "fig1", "shows": SHOWN["fig1"]},
         ),
         png="results/fig1.png",
         csv="results/fig1.csv",
@@ -272,7 +273,7 @@ rule fig2:
             "results/fig2.pdf",
             caption="../report/fig2.rst",
             category="Figures",
-            labels={"figure": "fig2", "shows": "Last-item hit rates"},
+            labels={"figure": "fig2", "shows": SHOWN["fig2"]},
         ),
         png="results/fig2.png",
         csv="results/fig2.csv",
@@ -301,7 +302,7 @@ rule fig3:
             "results/fig3.pdf",
             caption="../report/fig3.rst",
             category="Figures",
-            labels={"figure": "fig3", "shows": "Attention and AttnResLN maps"},
+            labels={"figure": "fig3", "shows": SHOWN["fig3"]},
         ),
         png="results/fig3.png",
         csv="results/fig3.csv",
@@ -326,7 +327,7 @@ rule fig4:
             "results/fig4.pdf",
             caption="../report/fig4.rst",
             category="Figures",
-            labels={"figure": "fig4", "shows": "λ against HRLI and mixing"},
+            labels={"figure": "fig4", "shows": SHOWN["fig4"]},
         ),
         png="results/fig4.png",
         csv="results/fig4.csv",
@@ -355,7 +356,7 @@ rule fig5:
             "results/fig5.pdf",
             caption="../report/fig5.rst",
             category="Figures",
-            labels={"figure": "fig5", "shows": "HRLI against accuracy along λ"},
+            labels={"figure": "fig5", "shows": SHOWN["fig5"]},
         ),
         png="results/fig5.png",
         csv="results/fig5.csv",
@@ -384,7 +385,7 @@ rule fig6:
             "results/fig6.pdf",
             caption="../report/fig6.rst",
             category="Figures",
-            labels={"figure": "fig6", "shows": "Chosen λ and oracle"},
+            labels={"figure": "fig6", "shows": SHOWN["fig6"]},
         ),
         png="results/fig6.png",
         csv="results/fig6.csv",
@@ -418,7 +419,7 @@ rule fig7:
             "results/fig7.pdf",
             caption="../report/fig7.rst",
             category="Figures",
-            labels={"figure": "fig7", "shows": "Tie order"},
+            labels={"figure": "fig7", "shows": SHOWN["fig7"]},
         ),
         png="results/fig7.png",
         csv="results/fig7.csv",
@@ -435,3 +436,29 @@ rule fig7:
         "python {input.script:q} --ranks {input.ranks:q} --shuffle {input.shuffle:q}"
         " --cutoff {params.cutoff} --resamples {params.bootstrap[resamples]} --bootstrap-seed {params.bootstrap[seed]}"
         " --pdf {output.pdf:q} --png {output.png:q} --csv {output.csv:q} > {log:q} 2>&1"
+
+
+rule page:
+    input:
+        script=script("make_page.py"),
+        modules=modules("make_page.py"),
+        template=f"{SCRIPTS}/lastitem/page.html.jinja",
+        tables=expand("results/{table}.md", table=TABLES),
+        facts=expand("results/{name}.csv", name=[*TABLES, *FIGURES]),
+        figures=expand("results/{figure}.png", figure=FIGURES),
+        captions=expand(f"{CAPTIONS}/{{figure}}.rst", figure=FIGURES),
+    output:
+        report("results/index.html", caption="../report/page.rst", category="Page", labels={"page": "index", "shows": "The answer"}),
+    log:
+        "logs/page.log",
+    benchmark:
+        "logs/page.tsv"
+    conda:
+        ENVIRONMENT
+    params:
+        titles=json.dumps(SHOWN),
+        captions=lambda wildcards, input: os.path.dirname(input.captions[0]),
+        settings=study_settings,
+    shell:
+        "python {input.script:q} --tables {input.tables:q} --figures {input.figures:q} --titles {params.titles:q}"
+        " --captions {params.captions:q} --settings {params.settings:q} --out {output:q} > {log:q} 2>&1"

@@ -1,0 +1,143 @@
+"""The study on one page that opens from disk: the answer in a sentence per model, then figures, tables, settings."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pandas as pd
+
+from lastitem.claims import is_small
+from lastitem.errors import InputError
+from lastitem.summaries import STUDY_COLUMNS
+
+#: Shares and numbers from which a reader is warned.
+MANY_TIES_PERCENT, FEW_USERS, MANY_COLD_PERCENT, MANY_LOST_PERCENT = 10.0, 1000, 5.0, 1.0
+#: Dots per inch of the pictures (:func:`lastitem.figures.save`).
+FIGURE_DPI = 200
+_TEMPLATE = Path(__file__).with_name("page.html.jinja")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was found for one model on one log: a verdict in words and the sentence with its numbers."""
+
+    verdict: str
+    sentence: str
+
+
+def answers(effects: pd.DataFrame, rates: pd.DataFrame, cutoff: int) -> Iterator[Answer]:
+    """A verdict and a sentence for each dataset, split and model.
+
+    Parameters
+    ----------
+    effects : fig1.csv, :func:`lastitem.summaries.shuffle_effects`.   rates : fig2.csv,
+        :func:`lastitem.summaries.last_item_hit_rates`.   cutoff : K of both.
+    """
+    for study, group in effects.groupby(STUDY_COLUMNS, sort=False):
+        dataset, split, model = study
+        change = group[group["measure"] == "change_percent"].set_index("order")
+        partial, full = change.loc["partial"], change.loc["full"]
+        own = rates[(rates[STUDY_COLUMNS] == list(study)).all(axis=1)].set_index("measure")
+        seeds = int(group["seeds"].iloc[0])
+        sentence = (
+            f"{model} on {dataset} ({split}): shuffling all but the last item changes NDCG@{cutoff} by {percent(partial)}, shuffling "
+            f"everything by {percent(full)}; the last item itself stands in {share(own.loc['HRLI'])} of the users' top {cutoff}"
+        )
+        if "HRL2I" in own.index:
+            sentence += f", the one before it in {share(own.loc['HRL2I'])}"
+        users = int(group["users"].iloc[0])
+        yield Answer(verdict(partial, full), f"{sentence} (n = {users:,} users, {seeds} seed{'s' * (seeds > 1)}).")
+
+
+def verdict(partial: pd.Series, full: pd.Series) -> str:
+    """What the two shuffles say, each a change in percent with its interval."""
+    unmoved = is_small(partial)
+    if full["ci_high"] < 0:
+        if unmoved:
+            return "It looks at little more than the last item."
+        if partial["ci_high"] < 0:
+            return "It uses the order of the items before the last."
+        return "The last item matters; whether the order before it does, these data do not tell."
+    if unmoved and is_small(full):
+        return "It does not mind the order of the history."
+    return "These data do not tell."
+
+
+def percent(row: pd.Series) -> str:
+    """A change with its interval, such as ``+0.8 % [-1.0, +3.0]``."""
+    return f"{row['value']:+.1f} % [{row['ci_low']:+.1f}, {row['ci_high']:+.1f}]"
+
+
+def share(row: pd.Series) -> str:
+    """A share with its interval in percent, such as ``86.1 % [85.0, 87.2]``."""
+    return f"{100 * row['value']:.1f} % [{100 * row['ci_low']:.1f}, {100 * row['ci_high']:.1f}]"
+
+
+def warnings(statistics: pd.DataFrame, accuracy: pd.DataFrame) -> Iterator[str]:
+    """What a reader should know before trusting the numbers.
+
+    Parameters
+    ----------
+    statistics : table1.csv.   accuracy : table2.csv.
+    """
+    for row in statistics[statistics["source"] == "measured"].to_dict("records"):
+        if row["tied_transitions_percent"] > MANY_TIES_PERCENT:
+            yield (
+                f"{row['dataset']}: {row['tied_transitions_percent']:.1f} % of the consecutive events and "
+                f"{row['tied_targets_percent']:.1f} % of the targets have the same time as the event before. Their order is no order of "
+                f"clicks (ties: {row['ties']}), and part of what is found may be that order; table5 and fig7 tell how much, where made."
+            )
+    per_study = accuracy.drop_duplicates(["dataset", "split"])
+    for row in per_study.to_dict("records"):
+        name, cases = f"{row['dataset']} ({row['split']})", row["cases"]
+        if row["users"] < FEW_USERS:
+            yield f"{name}: only {row['users']:,} users are tested; the intervals are wide."
+        if row["cold_targets"] > MANY_COLD_PERCENT / 100 * cases:
+            yield f"{name}: {row['cold_targets']:,} of {cases:,} targets never occur in training; no model here can learn them."
+        if row["targets_lost_to_filter"] > MANY_LOST_PERCENT / 100 * cases:
+            yield (
+                f"{name}: {row['targets_lost_to_filter']:,} of {cases:,} targets are in the user's history already, so the seen filter "
+                "makes them misses; consider filter_seen: false."
+            )
+    if (accuracy["seeds"] == 1).all():
+        yield "Every model was trained once (one seed): the intervals are over users and say nothing about another training."
+
+
+def read_table(path: str | Path) -> dict[str, Any]:
+    """Take a table's Markdown apart: ``name``, ``title``, ``caption``, ``header`` and ``rows`` of cells (``text``, ``bold``)."""
+    caption, _, body = Path(path).read_text(encoding="utf-8").partition("\n\n")
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in body.splitlines() if line.startswith("|")]
+    if len(lines) < 2:
+        raise InputError(f"{path}: holds no table; delete it to have it made anew")
+    title = re.match(r"(?:Table \d+\. )?[^.]*", caption)
+    rows = [[{"text": cell.strip("*"), "bold": cell.startswith("**")} for cell in line] for line in lines[2:]]
+    return {"name": Path(path).stem, "title": title[0] if title else "", "caption": caption, "header": lines[0], "rows": rows}
+
+
+def make(
+    *,
+    found: Sequence[Answer],
+    notes: Sequence[str],
+    figures: Sequence[Mapping[str, Any]],
+    tables: Sequence[Mapping[str, Any]],
+    settings: str,
+    versions: Mapping[str, str],
+) -> str:
+    """The page as HTML: nothing is loaded from anywhere, and whatever comes from data is text, never markup."""
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
+    return template.render(answers=found, warnings=notes, figures=figures, tables=tables, settings=settings, versions=versions)
+
+
+def figure_of(png: str | Path, caption: str | Path, title: str) -> dict[str, Any]:
+    """A figure for :func:`make`: its picture, its width on the page (pixels of 1/96 inch), and the text that the report shows too."""
+    text, picture = Path(caption).read_text(encoding="utf-8").strip(), Path(png).read_bytes()
+    # A PNG begins with its signature and the header chunk, whose first number is the width.
+    width = round(int.from_bytes(picture[16:20], "big") * 96 / FIGURE_DPI)
+    return {"name": Path(png).stem, "title": title, "caption": text, "width": width, "data": base64.b64encode(picture).decode()}

@@ -1,0 +1,120 @@
+"""The page: what it says in words against summaries made by hand; that its numbers are those of the files; that data stay data."""
+
+from __future__ import annotations
+
+import re
+
+import pandas as pd
+import pytest
+
+from lastitem import figures, page
+from lastitem.errors import InputError
+
+STUDY = {"dataset": "d", "split": "gts", "model": "m"}
+
+
+def change(value: float, low: float, high: float) -> pd.Series:
+    return pd.Series({"value": value, "ci_low": low, "ci_high": high})
+
+
+@pytest.mark.parametrize(
+    ("partial", "full", "said"),
+    [
+        (change(0.8, -1, 3), change(-47, -52, -41), "It looks at little more than the last item."),
+        (change(-29, -37, -20), change(-52, -60, -44), "It uses the order of the items before the last."),
+        (change(-6, -14, 2), change(-52, -60, -44), "The last item matters; whether the order before it does, these data do not tell."),
+        (change(0, -1, 1), change(1, -2, 3), "It does not mind the order of the history."),
+        (change(0, -9, 9), change(1, -2, 3), "These data do not tell."),
+        (change(0, -1, 1), change(-4, -9, 1), "These data do not tell."),
+    ],
+)
+def test_verdicts(partial, full, said):
+    """Intervals decide: within ± 5 % is no change, below zero is a loss, all else is not known."""
+    assert page.verdict(partial, full) == said
+
+
+def summaries(with_last_but_one: bool = True):
+    effects = pd.DataFrame(
+        [
+            {"order": order, "measure": measure, "value": value, "ci_low": value - 1.04, "ci_high": value + 2.06}
+            for order, measure, value in (
+                ("ordered", "value", 0.02),
+                ("partial", "change_percent", 0.84),
+                ("full", "change_percent", -47.2),
+                ("partial", "unchanged_percent", 12.0),
+            )
+        ]
+    ).assign(**STUDY, users=1234, seeds=2)
+    measures = ("HRLI", "HRL2I") if with_last_but_one else ("HRLI",)
+    rates = pd.DataFrame([{"measure": name, "value": 0.861, "ci_low": 0.85, "ci_high": 0.8712} for name in measures]).assign(**STUDY)
+    return effects, pd.concat([rates.assign(model="other", value=0.1), rates])
+
+
+def test_the_sentence():
+    (answer,) = page.answers(*summaries(), 10)
+    assert answer.sentence == (
+        "m on d (gts): shuffling all but the last item changes NDCG@10 by +0.8 % [-0.2, +2.9], shuffling everything by -47.2 % [-48.2, -45.1]; "
+        "the last item itself stands in 86.1 % [85.0, 87.1] of the users' top 10, the one before it in 86.1 % [85.0, 87.1] "
+        "(n = 1,234 users, 2 seeds)."
+    )
+    (answer,) = page.answers(*summaries(with_last_but_one=False), 10)
+    assert "the one before it" not in answer.sentence
+
+
+def test_warnings():
+    table1 = {"dataset": "d", "source": "measured", "ties": "file", "tied_transitions_percent": 43.9, "tied_targets_percent": 43.5}
+    statistics = pd.DataFrame([table1, {**table1, "dataset": "e", "tied_transitions_percent": 9.9}, {**table1, "source": "paper"}])
+    study = {"split": "gts", "seeds": 1, "users": 5000, "cases": 5000, "cold_targets": 0, "targets_lost_to_filter": 0}
+    accuracy = pd.DataFrame(
+        [
+            {**study, "dataset": "d", "users": 999, "cases": 1000, "cold_targets": 51, "targets_lost_to_filter": 11},
+            {**study, "dataset": "e", "cold_targets": 250, "targets_lost_to_filter": 50},
+        ]
+    )
+    said = list(page.warnings(statistics, accuracy))
+    assert [text.split(";")[0].split(".")[0] for text in said] == [
+        "d: 43",
+        "d (gts): only 999 users are tested",
+        "d (gts): 51 of 1,000 targets never occur in training",
+        "d (gts): 11 of 1,000 targets are in the user's history already, so the seen filter makes them misses",
+        "Every model was trained once (one seed): the intervals are over users and say nothing about another training",
+    ]
+    assert not list(page.warnings(statistics[1:2], accuracy[1:].assign(seeds=2)))
+
+
+def test_a_table_is_taken_apart(tmp_path):
+    path = tmp_path / "table2.md"
+    path.write_text("Table 2. Accuracy, all. Best in bold.\n\n| a | b (%) |\n|:--|:--|\n| x | **0.1 ± 0.2** |\n| y<br> |  |\n")
+    table = page.read_table(path)
+    assert (table["name"], table["title"], table["header"]) == ("table2", "Table 2. Accuracy, all", ["a", "b (%)"])
+    assert [[(cell["text"], cell["bold"]) for cell in row] for row in table["rows"]] == [
+        [("x", False), ("0.1 ± 0.2", True)],
+        [("y<br>", False), ("", False)],
+    ]
+    path.write_text("nothing\n")
+    with pytest.raises(InputError, match=r"table2\.md: holds no table"):
+        page.read_table(path)
+
+
+def test_what_comes_from_data_is_text(tmp_path):
+    """A dataset may be called anything the config allows, a setting may hold anything."""
+    evil = "<script>alert(1)</script>"
+    html = page.make(
+        found=[page.Answer(evil, evil)],
+        notes=[evil],
+        figures=[{"name": "fig1", "title": evil, "caption": evil, "width": 10, "data": "AAAA"}],
+        tables=[{"name": "t", "title": evil, "caption": evil, "header": [evil], "rows": [[{"text": evil, "bold": True}]]}],
+        settings=evil,
+        versions={"lastitem": evil},
+    )
+    assert "<script" not in html and html.count("&lt;script&gt;") >= 10
+    assert not re.search(r"(?:src|href)=\"(?!data:image/png;base64,|#)", html), "nothing is loaded, nothing leads away"
+
+
+def test_a_figure_is_as_wide_as_it_was_drawn(tmp_path):
+    drawn = figures.plt.figure(figsize=(3.5, 1))
+    figures.save(drawn, tmp_path / "fig1.pdf", tmp_path / "fig1.png")
+    (tmp_path / "fig1.rst").write_text("What it shows.\n")
+    found = page.figure_of(tmp_path / "fig1.png", tmp_path / "fig1.rst", "fig1: it")
+    assert (found["name"], found["caption"], found["width"]) == ("fig1", "What it shows.", 336)
+    assert page.FIGURE_DPI == figures.PNG_DPI
