@@ -54,7 +54,8 @@ def test_the_sentence():
     (answer,) = page.answers(*summaries(), 10)
     assert answer.sentence == (
         "m on d (gts): shuffling all but the last item changes NDCG@10 by +0.8 % [-0.2, +2.9], shuffling everything by "
-        "-47.2 % [-48.2, -45.1]; the last item itself stands in 86.1 % [85.0, 87.1] of the users' top 10, the one before it in 86.1 % [85.0, 87.1] "
+        "-47.2 % [-48.2, -45.1]; the last item itself stands in 86.1 % [85.0, 87.1] of the users' top 10, the one before it in "
+        "86.1 % [85.0, 87.1] "
         "(n = 1,234 users, 2 seeds)."
     )
     (answer,) = page.answers(*summaries(with_last_but_one=False), 10)
