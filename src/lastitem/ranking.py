@@ -115,8 +115,7 @@ def rank(
                 last_but_one[index] = np.where(history > 1, second.cpu().numpy(), NO_RANK)
             if filter_seen:
                 _remove_seen(scores, cases, index)
-            found = _rank_of(scores, wanted)
-            target[index, column] = torch.where(length > offsets[column], found, NO_RANK).cpu()
+            target[index, column] = torch.where(length > offsets[column], _rank_of(scores, wanted), NO_RANK).cpu()
             if column == 0 and lists is not None and list_scores is not None:
                 lists[index], list_scores[index] = _best(scores, list_length)
         if inspect is not None and trace is not None:
