@@ -38,13 +38,14 @@ from torch.utils.flop_counter import FlopCounterMode
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from lastitem import losses
+from lastitem.batches import make_batch
 from lastitem.files import read_parquet
 from lastitem.models import dropout as dropouts
 from lastitem.models.bert4rec import BERT4Rec
 from lastitem.models.interface import SequenceModel
 from lastitem.models.registry import build
 from lastitem.sequences import Sequences, read_training
-from lastitem.training import TrainingSettings, make_batch, update
+from lastitem.training import TrainingSettings, update
 
 BATCH, LENGTH = 256, 200
 SIZES = {"hidden_size": 64, "maximum_length": LENGTH}
@@ -73,7 +74,7 @@ def literal_loss(
     model: SequenceModel, sequences: Sequences, index: NDArray[np.int64], generator: torch.Generator
 ) -> tuple[torch.Tensor, int]:
     """Mean cross-entropy over the labels, every position of the padded batch projected onto the catalogue."""
-    batch = make_batch(model, sequences, index, TrainingSettings(), generator)
+    batch = make_batch(model, sequences, index, 0, generator)
     batch = batch.to(next(model.parameters()).device)
     hidden = encode_everywhere(model, batch.items, batch.length)
     label = torch.full(batch.labelled.shape, -100, device=batch.labelled.device)

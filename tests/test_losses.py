@@ -14,6 +14,7 @@ import torch
 from torch.nn import functional
 
 from lastitem import losses
+from lastitem.batches import Batch, make_batch
 from lastitem.losses import (
     LOSSES,
     binary_cross_entropy,
@@ -26,7 +27,7 @@ from lastitem.models.bert4rec import BERT4Rec
 from lastitem.models.gru4rec import GRU4Rec
 from lastitem.models.sasrec import SASRec
 from lastitem.sequences import Sequences
-from lastitem.training import Batch, TrainingSettings, loss_of, make_batch, update
+from lastitem.training import TrainingSettings, loss_of, update
 
 torch.set_num_threads(1)
 
@@ -289,7 +290,7 @@ def test_e7_e13_extra_padding_changes_neither_loss_nor_gradient(loss):
     """The same batch with seven more columns of padding."""
     settings = TrainingSettings(loss=loss, negatives=3)
     for model in models():
-        batch = make_batch(model, sequences_of(HISTORIES[2:]), np.arange(4), settings, torch.Generator().manual_seed(0))
+        batch = make_batch(model, sequences_of(HISTORIES[2:]), np.arange(4), settings.drawn_negatives, torch.Generator().manual_seed(0))
         wide = Batch(functional.pad(batch.items, (0, 7)), batch.length, functional.pad(batch.labelled, (0, 7)), batch.label, batch.negative)
         values = []
         for each in (batch, wide):
@@ -302,8 +303,8 @@ def test_e13_the_loss_is_the_sum_over_sequences():
     """A short sequence costs the same alone and beside a long one, so its padding is no target and no context."""
     for model in models()[:3]:
         sequences = sequences_of(HISTORIES)
-        together = loss_of(model, [make_batch(model, sequences, np.arange(6), SOFTMAX, torch.Generator())], SOFTMAX)
-        alone = [loss_of(model, [make_batch(model, sequences, np.array([i]), SOFTMAX, torch.Generator())], SOFTMAX) for i in range(6)]
+        together = loss_of(model, [make_batch(model, sequences, np.arange(6), 0, torch.Generator())], SOFTMAX)
+        alone = [loss_of(model, [make_batch(model, sequences, np.array([i]), 0, torch.Generator())], SOFTMAX) for i in range(6)]
         torch.testing.assert_close(torch.stack(alone).sum(), together)
 
 
@@ -311,7 +312,7 @@ def test_softmax_loss_of_a_model_by_hand():
     """Position i of a history is asked for item i + 1, nothing else: −log softmax summed over positions in a loop."""
     for model in models()[:3]:
         history = [3, 1, 4, 1, 5]
-        found = loss_of(model, [make_batch(model, sequences_of([history]), np.array([0]), SOFTMAX, torch.Generator())], SOFTMAX)
+        found = loss_of(model, [make_batch(model, sequences_of([history]), np.array([0]), 0, torch.Generator())], SOFTMAX)
         expected = 0.0
         for place in range(1, 5):
             items, length = torch.tensor([history[:place]]), torch.tensor([place])
@@ -338,7 +339,7 @@ def test_groups_of_length_change_no_gradient(groups):
 def test_the_gradient_is_that_of_the_mean_over_labels():
     """``update`` divides the sum by the number of labels of the whole batch, not of each group."""
     model = models()[0]
-    batch = make_batch(model, sequences_of(HISTORIES), np.arange(6), SOFTMAX, torch.Generator())
+    batch = make_batch(model, sequences_of(HISTORIES), np.arange(6), 0, torch.Generator())
     expected = gradients(loss_of(model, [batch], SOFTMAX) / len(batch.label), *model.parameters())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
     update(model, optimizer, sequences_of(HISTORIES), np.arange(6), TrainingSettings(length_groups=3), torch.Generator(), "cpu")

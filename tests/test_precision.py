@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from lastitem.batches import make_batch
 from lastitem.models.registry import build
-from lastitem.training import TrainingSettings, loss_of, make_batch, train, update
+from lastitem.training import TrainingSettings, loss_of, train, update
 from tests.test_training import continued, cycle, sequences_of
 
 torch.set_num_threads(1)
@@ -34,7 +35,10 @@ def loss_and_gradients(architecture, device, **switches):
         model.compile(dynamic=True)
     sequences = sequences_of(HISTORIES)
     generator = torch.Generator().manual_seed(1)
-    batches = [make_batch(model, sequences, index, settings, generator).to(device) for index in (np.array([1, 3, 4]), np.array([0, 2, 5]))]
+    batches = [
+        make_batch(model, sequences, index, settings.drawn_negatives, generator).to(device)
+        for index in (np.array([1, 3, 4]), np.array([0, 2, 5]))
+    ]
     loss = loss_of(model, batches, settings)
     loss.backward()
     assert loss.dtype == torch.float32

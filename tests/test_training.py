@@ -15,6 +15,7 @@ import pytest
 import torch
 
 import train as script
+from lastitem.batches import cloze_batch, make_batch, next_item_batch
 from lastitem.errors import InputError
 from lastitem.metrics import per_user
 from lastitem.models.bert4rec import BERT4Rec
@@ -22,7 +23,7 @@ from lastitem.models.registry import ARCHITECTURES, build, load
 from lastitem.models.sasrec import SASRec
 from lastitem.ranking import rank
 from lastitem.sequences import HeldOut, Sequences
-from lastitem.training import Round, TrainingSettings, cloze_batch, epochs_left, make_batch, next_item_batch, train
+from lastitem.training import Round, TrainingSettings, epochs_left, train
 from tests import literal
 
 torch.set_num_threads(1)
@@ -165,7 +166,9 @@ def test_negatives_stand_beside_their_labels(architecture, loss, count):
     """As many per label as asked for, never the label, never in the sequence."""
     settings = TrainingSettings(loss=loss, negatives=7)
     histories = random_histories(20, items=40)
-    batch = make_batch(small(architecture, items=40), sequences_of(histories), np.arange(20), settings, torch.Generator().manual_seed(0))
+    batch = make_batch(
+        small(architecture, items=40), sequences_of(histories), np.arange(20), settings.drawn_negatives, torch.Generator().manual_seed(0)
+    )
     assert batch.negative.shape == (len(batch.label), count)
     row = torch.nonzero(batch.labelled)[:, 0]
     for place, negative in zip(row.tolist(), batch.negative.tolist(), strict=True):

@@ -17,24 +17,23 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lastitem.batches import Batch, make_batch, next_item_batch
 from lastitem.checkpoints import Checkpoint
 from lastitem.errors import InputError
 from lastitem.losses import (
     LOSSES,
     binary_cross_entropy,
-    draw_negatives,
     generalized_binary_cross_entropy,
     info_nce,
     sampled_softmax_cross_entropy,
     softmax_cross_entropy,
 )
 from lastitem.metrics import per_user
-from lastitem.models.bert4rec import BERT4Rec
 from lastitem.models.duorec import DuoRec
 from lastitem.models.interface import SequenceModel
 from lastitem.models.popularity import Popularity
 from lastitem.ranking import rank
-from lastitem.sequences import PADDING, HeldOut, Sequences, pad
+from lastitem.sequences import HeldOut, Sequences
 
 PRECISIONS = ("float32", "bfloat16")
 
@@ -74,6 +73,11 @@ class TrainingSettings:
     precision: str = "float32"
     compile: bool = False
 
+    @property
+    def drawn_negatives(self) -> int:
+        """Negatives of each label: none for the full softmax, one for BCE as published."""
+        return {"softmax": 0, "bce": 1}.get(self.loss, self.negatives)
+
     @classmethod
     def from_mapping(cls, settings: Mapping[str, Any]) -> TrainingSettings:
         """Check names and values; :class:`InputError` names what is wrong and what is allowed."""
@@ -109,86 +113,6 @@ class Round:
     best: bool
 
 
-@dataclass
-class Batch:
-    """A padded group: what the model reads, where it is asked, and the answers (with negatives for BCE)."""
-
-    items: Tensor
-    length: Tensor
-    labelled: Tensor
-    label: Tensor
-    negative: Tensor | None
-
-    def to(self, device: str) -> Batch:
-        """The same batch on a device. To a GPU it is copied from pinned memory, while the GPU still works on what came before."""
-        if torch.device(device).type == "cuda":
-            return Batch(*(None if part is None else part.pin_memory().to(device, non_blocking=True) for part in vars(self).values()))
-        return Batch(*(None if part is None else part.to(device) for part in vars(self).values()))
-
-
-def next_item_batch(sequences: Sequences, index: NDArray[np.int64], maximum_length: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The newest ``maximum_length`` + 1 items: all but the last are read, all but the first are labels.
-
-    Returns
-    -------
-    items, length, labelled (bool [B, L]), label (int64 [B, L], 0 where not labelled).
-    """
-    items, length = pad(sequences, index, maximum_length + 1)
-    label = items[:, 1:]
-    return items[:, :-1] * (label != PADDING), length - 1, label != PADDING, label
-
-
-def last_item_batch(model: SequenceModel, sequences: Sequences, index: NDArray[np.int64]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """All but the last item are read; only the read-out position is labelled, with the last item.
-
-    Returns
-    -------
-    items, length, labelled, label as :func:`next_item_batch`, the latter two of the model's fixed length.
-    """
-    items, length = pad(sequences, index, model.maximum_length + 1)
-    rows = torch.arange(len(items))
-    last = items[rows, length - 1]
-    items[rows, length - 1] = PADDING
-    label = torch.zeros(len(items), model.maximum_length, dtype=torch.int64)
-    label[rows, model.readout(length - 1)] = last
-    return items[:, :-1], length - 1, label != PADDING, label
-
-
-def cloze_batch(
-    sequences: Sequences, index: NDArray[np.int64], model: BERT4Rec, generator: torch.Generator
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Each item is replaced by the mask with the model's probability; a sequence with none masked has its last masked.
-
-    Returns
-    -------
-    items, length, labelled, label as :func:`next_item_batch`; the labels are the items under the masks.
-    """
-    items, length = pad(sequences, index, model.maximum_length)
-    real = items != PADDING
-    masked = (torch.rand(items.shape, generator=generator) < model.mask_probability) & real
-    last = torch.arange(items.shape[1]) == (length - 1)[:, None]
-    masked |= last & ~masked.any(dim=1, keepdim=True)
-    return items.masked_fill(masked, model.mask), length, masked, items.masked_fill(~masked, PADDING)
-
-
-def make_batch(
-    model: SequenceModel, sequences: Sequences, index: NDArray[np.int64], settings: TrainingSettings, generator: torch.Generator
-) -> Batch:
-    """Form one group for the model's objective; on the CPU, moved to the device by the caller."""
-    if isinstance(model, BERT4Rec):
-        items, length, labelled, label = cloze_batch(sequences, index, model, generator)
-    elif model.objective == "prefix":
-        items, length, labelled, label = last_item_batch(model, sequences, index)
-    else:
-        items, length, labelled, label = next_item_batch(sequences, index, model.maximum_length)
-    negative = None
-    if settings.loss != "softmax":
-        seen, _ = pad(sequences, index, model.maximum_length + 1)
-        count = 1 if settings.loss == "bce" else settings.negatives
-        negative = draw_negatives(seen, labelled.nonzero()[:, 0], label[labelled], model.items, count, generator)
-    return Batch(items, length, labelled, label[labelled], negative)
-
-
 def loss_of(model: SequenceModel, batches: Sequence[Batch], settings: TrainingSettings) -> Tensor:
     """Sum of the loss over the labelled positions of all groups; only those are projected onto the catalogue, all at once."""
     with _autocast(settings, batches[0].items.device):
@@ -218,7 +142,7 @@ def update(
     The batch is encoded in groups of similar length; the loss and its gradient are those of the whole batch.
     """
     groups = _length_groups(sequences, index, settings.length_groups)
-    batches = [make_batch(model, sequences, group, settings, generator).to(device) for group in groups]
+    batches = [make_batch(model, sequences, group, settings.drawn_negatives, generator).to(device) for group in groups]
     labels = sum(len(batch.label) for batch in batches)
     optimizer.zero_grad(set_to_none=True)
     with _matrix_products(settings):

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from lastitem.batches import cloze_batch
 from lastitem.models.bert4rec import BERT4Rec
 from lastitem.ranking import rank
 from lastitem.sequences import HeldOut, pad
-from lastitem.training import cloze_batch
 from tests.models.batches import draw_parameters, padded
 
 torch.set_num_threads(1)

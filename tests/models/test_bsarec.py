@@ -11,10 +11,11 @@ import pytest
 import torch
 from torch import nn
 
+from lastitem.batches import make_batch
 from lastitem.models.bsarec import BSARec, FrequencyFilter, low_pass_matrix
 from lastitem.ranking import rank
 from lastitem.sequences import pad
-from lastitem.training import TrainingSettings, loss_of, make_batch, train, update
+from lastitem.training import TrainingSettings, loss_of, train, update
 from tests.literal import held_out
 from tests.models.batches import draw_parameters, padded
 from tests.models.test_attention import fed_forward, looped_attention, normalized
@@ -268,7 +269,7 @@ def test_a_sample_reads_all_but_its_label():
     samples = sequences_of(histories).prefixes()
     assert len(samples) == sum(len(history) - 1 for history in histories)
     index = np.random.default_rng(0).permutation(len(samples))
-    batch = make_batch(model_of(), samples, index, SOFTMAX, torch.Generator())
+    batch = make_batch(model_of(), samples, index, 0, torch.Generator())
     assert batch.labelled.shape == (len(samples), LENGTH)
     assert batch.labelled.nonzero().tolist() == [[row, LENGTH - 1] for row in range(len(samples))], "one label a sample"
     for row, sample in enumerate(index):
@@ -284,7 +285,7 @@ def test_the_loss_of_prefixes_by_hand():
     model = model_of().double()
     histories = [[3, 1, 4, 1, 5], [9, 2], list(range(1, LENGTH + 4))]
     samples = sequences_of(histories).prefixes()
-    found = loss_of(model, [make_batch(model, samples, np.arange(len(samples)), SOFTMAX, torch.Generator())], SOFTMAX)
+    found = loss_of(model, [make_batch(model, samples, np.arange(len(samples)), 0, torch.Generator())], SOFTMAX)
     expected = 0.0
     for history in histories:
         for place in range(1, len(history)):
