@@ -338,8 +338,9 @@ def test_texts_of_an_entry_that_leaves_out_runs():
 
 
 def test_the_tie_order_study_adds_its_datasets():
-    """One with ties by item id, one for each random order, all of the log of the one they are made of; the original stays."""
-    config = changed(["tie_order"], {"datasets": ["beauty"], "splits": ["gts"], "models": ["sasrec"], "draws": 2})
+    """One with ties by item id, one for each random order, all of the log they are made of; of named logs only those of the study."""
+    config = changed(["tie_order"], {"datasets": ["toys", "beauty"], "splits": ["gts"], "models": ["sasrec"], "draws": 2})
+    config["datasets"] = ["ml-100k", "beauty"]
     before = copy.deepcopy(config["registry"]["beauty"])
     check(config, SCHEMA)
     made = {name: stanza for name, stanza in config["registry"].items() if "log_of" in stanza}

@@ -33,7 +33,7 @@ def check(config: Mapping[str, Any], schema: str | Path) -> None:
     Numbers and truth values inside a list or dictionary given by ``--config`` arrive as text; where the schema wants a
     number or a truth value, they are replaced by it in place.
 
-    Each dataset of ``tie_order`` is added to the registry once for each of its orders (:func:`tie_variants`).
+    Each dataset of the tie-order study is added to the registry once for each of its orders (:func:`tie_variants`).
 
     Raises
     ------
@@ -51,11 +51,16 @@ def check(config: Mapping[str, Any], schema: str | Path) -> None:
         _read_grid_texts(config)
         faults = [*_check_names(config), *_check_grids(config, rules)]
     if not faults:
-        for name in config["tie_order"]["datasets"]:
+        for name in tie_datasets(config):
             for variant, ties in tie_variants(config, name).items():
                 config["registry"][variant] = copy.deepcopy(config["registry"][name]) | {"log_of": name, **ties}
     if faults:
         raise InputError("the config cannot be used:\n" + "\n".join(f"  {fault}" for fault in dict.fromkeys(faults)))
+
+
+def tie_datasets(config: Mapping[str, Any]) -> list[str]:
+    """Datasets of the tie-order study: those of the study that it names, so that a study of other logs has none."""
+    return [name for name in config["datasets"] if name in config["tie_order"]["datasets"]]
 
 
 def tie_variants(config: Mapping[str, Any], dataset: str) -> dict[str, dict[str, Any]]:
@@ -69,7 +74,7 @@ def tie_variants(config: Mapping[str, Any], dataset: str) -> dict[str, dict[str,
 def tie_order_runs(config: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The runs of the tie-order study: dataset, split, model and seed of each."""
     study = config["tie_order"]
-    datasets = [variant for name in study["datasets"] for variant in tie_variants(config, name)]
+    datasets = [variant for name in tie_datasets(config) for variant in tie_variants(config, name)]
     return [
         dict(zip(_OF_RUN, values, strict=True)) for values in itertools.product(datasets, study["splits"], study["models"], config["seeds"])
     ]

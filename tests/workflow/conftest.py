@@ -30,7 +30,6 @@ model_settings:
   gru4rec: {hidden_size: 8, maximum_length: 12}
   bert4rec: {hidden_size: 8, maximum_length: 12}
 training: {maximum_epochs: 3, batch_size: 16, round_updates: 1}
-tie_order: {datasets: []}
 """
 
 

@@ -27,7 +27,7 @@ PUBLISHED = os.path.relpath(Path(workflow.basedir) / "config/published")
 CAPTIONS = os.path.relpath(Path(workflow.basedir) / "workflow/report")
 ENVIRONMENT = f"{workflow.basedir}/envs/lastitem.yaml"
 
-TIE_ORDER = bool(config["tie_order"]["datasets"])
+TIE_ORDER = bool(tie_order_runs(config))
 TABLES = ["table1", "table2", "table3", "table4", *(["table5"] if TIE_ORDER else []), "comparisons", "claims"]
 SHOWN = {
     "fig1": "Shuffled histories",
@@ -172,10 +172,9 @@ def training_settings(wildcards):
 
 def study_settings(wildcards):
     """JSON: the config, of the registry and the models only what the study names."""
-    named = {*config["datasets"], *config["tie_order"]["datasets"]}
     models = {*config["models"], *config["baselines"], *config["tie_order"]["models"]}
     chosen = {
-        "registry": {name: stanza for name, stanza in config["registry"].items() if name in named},
+        "registry": {name: stanza for name, stanza in config["registry"].items() if name in config["datasets"]},
         "model_settings": {name: settings for name, settings in config["model_settings"].items() if name in models},
     }
     return json.dumps(config | chosen)
