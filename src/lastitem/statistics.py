@@ -60,24 +60,36 @@ def sign_flip_test(differences: NDArray[np.float64], *, permutations: int, seed:
     -------
     float64 [columns]; 1 where no user differs.
     """
-    return np.array([_sign_flip_p(column[column != 0], permutations, seed) for column in differences.T])
+    p = np.ones(differences.shape[1])
+    few: dict[int, list[int]] = {}
+    for column, values in enumerate(differences.T):
+        own = values[values != 0]
+        if len(own) and np.ptp(np.abs(own)) == 0:
+            p[column] = stats.binomtest(int((own > 0).sum()), len(own)).pvalue
+        elif len(own):
+            # Columns with few users go through all signs, each number of users for itself; 0 stands for many.
+            few.setdefault(len(own) if 2 ** len(own) <= permutations + 1 else 0, []).append(column)
+    for users, columns in few.items():
+        if users:
+            own = np.column_stack([differences[differences[:, column] != 0, column] for column in columns])
+            signs = 1.0 - 2.0 * (np.arange(2**users)[:, None] >> np.arange(users) & 1)
+            p[columns] = _as_far(signs @ own, own).mean(axis=0)
+        else:
+            own = differences[(differences[:, columns] != 0).any(axis=1)][:, columns]
+            generator = np.random.default_rng(seed)
+            reached = np.zeros(len(columns))
+            rows = max(1, _MAXIMUM_WEIGHTS // len(own))
+            for first in range(0, permutations, rows):
+                count = min(rows, permutations - first)
+                bits = np.unpackbits(generator.integers(0, 256, (count, -(-len(own) // 8)), dtype=np.uint8), axis=1, count=len(own))
+                reached += _as_far(own.sum(axis=0) - 2.0 * (bits.astype(np.float64) @ own), own).sum(axis=0)
+            p[columns] = (reached + 1) / (permutations + 1)
+    return p
 
 
-def _sign_flip_p(differences: NDArray[np.float64], permutations: int, seed: int) -> float:
-    if not len(differences):
-        return 1.0
-    if np.ptp(np.abs(differences)) == 0:
-        return float(stats.binomtest(int((differences > 0).sum()), len(differences)).pvalue)
-    found = stats.permutation_test(
-        (differences,),
-        np.sum,
-        permutation_type="samples",
-        vectorized=True,
-        n_resamples=permutations,
-        batch=max(1, _MAXIMUM_WEIGHTS // len(differences)),
-        rng=np.random.default_rng(seed),
-    )
-    return float(found.pvalue)
+def _as_far(sums: NDArray[np.float64], differences: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Whether sums are as far from zero as those of the differences, up to rounding."""
+    return np.abs(sums) >= np.abs(differences.sum(axis=0)) - 1e-9 * np.abs(differences).sum(axis=0)
 
 
 def holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
