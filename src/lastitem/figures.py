@@ -135,7 +135,7 @@ def fig2(rates: pd.DataFrame, cutoff: int) -> Figure:
         axis.set_xticks(range(len(models)), [_name(model) for model in models])
         axis.set_ylim(0, 1.12)
         axis.set_yticks(np.arange(0, 1.01, 0.2))
-        axis.set_title(f"{study[0]} ({study[1]}), n = {int(panel['users'].max()):,} users{_seeds(panel)}")
+        axis.set_title(f"{study[0]} ({study[1]})\nn = {int(panel['users'].max()):,} users{_seeds(panel)}")
         if place % columns == 0:
             axis.set_ylabel("share of users")
     for spare in axes.ravel()[len(studies) :]:
@@ -389,7 +389,7 @@ def _is(table: pd.DataFrame, study: tuple[str, str]) -> pd.Series:
 
 
 def _label(axis: Axes, row: int, column: int, study: tuple[str, str], left: str, note: str) -> None:
-    axis.set_title(f"{study[0]} ({study[1]}), {note}" if row == 0 else note, fontsize=8.5)
+    axis.set_title(f"{study[0]} ({study[1]})\n{note}" if row == 0 else note, fontsize=8.5)
     if column == 0:
         axis.set_ylabel(left)
 
