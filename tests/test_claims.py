@@ -98,3 +98,22 @@ def test_without_attention_or_recovery_there_is_no_claim():
     without = {"residual dominance", "dependence on λ", "mixing on λ", "recovery"}
     assert set(found.index[found["holds"] == "n/a"]) == without
     assert verdicts(recoveries=NONE).loc["recovery", "holds"] == "n/a"
+
+
+def test_one_scale_makes_no_step_and_zero_accuracy_no_change():
+    """λ = 1 alone, and a model that hits nothing: n/a, not a verdict."""
+    one = study()
+    for name in ("curves", "mixing_by_scale", "recoveries"):
+        one[name] = one[name][one[name]["residual_scale"] == 1.0]
+    found = verdicts(**one)
+    assert set(found.index[found["holds"] == "n/a"]) == {"dependence on λ", "mixing on λ", "recovery"}
+    nothing = study()["effects"].assign(value=float("nan"), ci_low=float("nan"), ci_high=float("nan"))
+    found = verdicts(effects=nothing)
+    assert set(found.index[found["holds"] == "n/a"]) == {"last item only", "order matters"}
+
+
+def test_scales_above_one_are_not_what_the_claims_speak_of():
+    changed = study()
+    for name, value in (("curves", 0.0), ("mixing_by_scale", 1.0), ("recoveries", 0.0)):
+        changed[name] = pd.concat([changed[name], changed[name][:1].assign(residual_scale=1.5, value=value)])
+    assert (verdicts(**changed)["holds"] == "yes").all()

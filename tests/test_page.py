@@ -62,6 +62,12 @@ def test_the_sentence():
     assert "the one before it" not in answer.sentence
 
 
+def test_without_accuracy_there_is_no_change():
+    nothing = float("nan")
+    assert page.percent(change(nothing, nothing, nothing)) == "n/a (the accuracy is zero)"
+    assert page.verdict(change(nothing, nothing, nothing), change(nothing, nothing, nothing)) == "These data do not tell."
+
+
 def test_warnings():
     table1 = {"dataset": "d", "source": "measured", "ties": "file", "tied_transitions_percent": 43.9, "tied_targets_percent": 43.5}
     statistics = pd.DataFrame([table1, {**table1, "dataset": "e", "tied_transitions_percent": 9.9}, {**table1, "source": "paper"}])

@@ -16,8 +16,8 @@ CLAIMS = {
     "order matters": "shuffling all items lowers NDCG",
     "last-item privilege": "the last item is recommended at least twice as often as the one before it",
     "residual dominance": "in every block the mixing ratio at the read-out is lower with residual and normalization than without",
-    "dependence on λ": "the last-item hit rate falls with every step of λ from 1 to 0",
-    "mixing on λ": "in every block the mixing ratio rises with every step of λ from 1 to 0",
+    "dependence on λ": "the last-item hit rate falls with every step of λ from 1 down",
+    "mixing on λ": "in every block the mixing ratio rises with every step of λ from 1 down",
     "recovery": "every λ below 1 brings back some of the targets that an earlier position had right",
 }
 SMALL_CHANGE_PERCENT, PRIVILEGE = 5.0, 2.0
@@ -56,7 +56,7 @@ def claims(
         }
         users, seeds = group[["users", "seeds"]].iloc[0]
         for name, meaning in CLAIMS.items():
-            holds, evidence = found.get(name, ("n/a", "has no meaning for this model"))
+            holds, evidence = found.get(name, ("n/a", "has no meaning for this model, or nothing was measured for it"))
             rows.append({**key, "claim": name, "meaning": meaning, "holds": holds, "evidence": evidence, "users": users, "seeds": seeds})
     return pd.DataFrame(rows, columns=[*STUDY_COLUMNS, "claim", "meaning", "holds", "evidence", "users", "seeds"])
 
@@ -81,6 +81,8 @@ def _of_shuffles(effects: pd.DataFrame) -> Iterator[Finding]:
     change = effects[effects["measure"] == "change_percent"].set_index("order")
     for name, order in (("last item only", "partial"), ("order matters", "full")):
         row = change.loc[order]
+        if pd.isna(row["value"]):
+            continue
         holds = is_small(row) if order == "partial" else row["ci_high"] < 0
         yield name, (_verdict(holds), f"{row['value']:+.1f} % [{row['ci_low']:+.1f}, {row['ci_high']:+.1f}]")
 
@@ -106,9 +108,9 @@ def _of_mixing(mixing: pd.DataFrame) -> Iterator[Finding]:
 
 
 def _of_scales(curves: pd.DataFrame, mixing: pd.DataFrame, recoveries: pd.DataFrame) -> Iterator[Finding]:
-    if not len(curves):
+    rate = _along(curves[curves["measure"] == "HRLI"]) if len(curves) else pd.Series(dtype=float)
+    if len(rate) < 2:
         return
-    rate = _along(curves[curves["measure"] == "HRLI"])
     yield "dependence on λ", (_verdict((rate.diff().dropna() < 0).all()), _course(rate, "rise", rate.diff().max()))
     steps, evidence = True, []
     for layer, rows in mixing[(mixing["layer"] > 0) & (mixing["part"] == PARTS[-1])].groupby("layer"):
@@ -117,7 +119,7 @@ def _of_scales(curves: pd.DataFrame, mixing: pd.DataFrame, recoveries: pd.DataFr
         evidence.append(f"block {layer}: " + _course(ratio, "fall", -ratio.diff().min()))
     yield "mixing on λ", (_verdict(steps), "; ".join(evidence))
     if len(recoveries):
-        share = _along(recoveries[recoveries["measure"] == "recovery"]).drop(1.0)
+        share = _along(recoveries[recoveries["measure"] == "recovery"]).loc[lambda values: values.index < 1]
         if share.notna().any():
             best = share.idxmax()
             evidence_text = f"{share.min():.3f} to {share[best]:.3f} (λ {best:g}) of the recoverable targets"
@@ -125,8 +127,8 @@ def _of_scales(curves: pd.DataFrame, mixing: pd.DataFrame, recoveries: pd.DataFr
 
 
 def _along(rows: pd.DataFrame) -> pd.Series:
-    """Values by λ, from 1 (or above) down."""
-    return rows.set_index("residual_scale")["value"].sort_index(ascending=False)
+    """Values by λ, from 1 down; what lies above 1 is not what the claims speak of."""
+    return rows[rows["residual_scale"] <= 1].set_index("residual_scale")["value"].sort_index(ascending=False)
 
 
 def _course(values: pd.Series, against: str, largest: float) -> str:

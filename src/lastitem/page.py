@@ -70,7 +70,9 @@ def verdict(partial: pd.Series, full: pd.Series) -> str:
 
 
 def percent(row: pd.Series) -> str:
-    """A change with its interval, such as ``+0.8 % [-1.0, +3.0]``."""
+    """A change with its interval, such as ``+0.8 % [-1.0, +3.0]``; there is none where the accuracy is zero."""
+    if pd.isna(row["value"]):
+        return "n/a (the accuracy is zero)"
     return f"{row['value']:+.1f} % [{row['ci_low']:+.1f}, {row['ci_high']:+.1f}]"
 
 
