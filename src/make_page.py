@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-import pandas as pd
 import yaml
 
 from lastitem import __version__, page
 from lastitem.errors import run
 from lastitem.files import write_aside
+from lastitem.tables import read_csv
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -30,8 +30,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     tables = {Path(path).stem: Path(path) for path in arguments.tables}
     figures = {Path(path).stem: Path(path) for path in arguments.figures}
-    effects, rates = (pd.read_csv(figures[name].with_suffix(".csv")) for name in ("fig1", "fig2"))
-    statistics, accuracy = (pd.read_csv(tables[name].with_suffix(".csv")) for name in ("table1", "table2"))
+    effects, rates = (read_csv(figures[name].with_suffix(".csv")) for name in ("fig1", "fig2"))
+    statistics, accuracy = (read_csv(tables[name].with_suffix(".csv")) for name in ("table1", "table2"))
     html = page.make(
         found=list(page.answers(effects, rates, arguments.settings["headline_cutoff"])),
         notes=list(page.warnings(statistics, accuracy)),

@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 
-import pandas as pd
-
 from lastitem import tables
 from lastitem.claims import claims
 from lastitem.errors import run
@@ -29,7 +27,7 @@ from lastitem.summaries import (
 
 def make_table1(arguments: argparse.Namespace) -> tables.Table:
     """Dataset statistics."""
-    return tables.table1([read_json(path) for path in arguments.statistics], pd.read_csv(arguments.published))
+    return tables.table1([read_json(path) for path in arguments.statistics], tables.read_csv(arguments.published))
 
 
 def make_table2(arguments: argparse.Namespace) -> tables.Table:

@@ -77,6 +77,7 @@ def test_all_hold():
         ("residual dominance", {"normalized": (0.3, 0.89)}),
         ("dependence on λ", {"rate": (0.8, 0.81, 0.1)}),
         ("dependence on λ", {"rate": (0.8, 0.8, 0.1)}),
+        ("mixing on λ", {"ratio": (0.3, 0.3, 0.9)}),
         ("mixing on λ", {"ratio": (0.3, 0.25, 0.9)}),
         ("recovery", {"recovered": (0.1, 0.0)}),
     ],
@@ -89,6 +90,8 @@ def test_each_can_fail(claim, changed):
 
 def test_a_step_against_the_claim_is_shown():
     assert verdicts(**study(rate=(0.8, 0.8125, 0.1))).loc["dependence on λ", "evidence"].endswith("largest rise of a step 0.0125")
+    assert verdicts(**study(ratio=(0.3, 0.25, 0.9))).loc["mixing on λ", "evidence"].endswith("largest fall of a step 0.0500")
+    assert verdicts(**study(rate=(0.8, 0.8, 0.1))).loc["dependence on λ", "evidence"].endswith("with a step that changes nothing")
 
 
 def test_without_attention_or_recovery_there_is_no_claim():
@@ -117,3 +120,20 @@ def test_scales_above_one_are_not_what_the_claims_speak_of():
     for name, value in (("curves", 0.0), ("mixing_by_scale", 1.0), ("recoveries", 0.0)):
         changed[name] = pd.concat([changed[name], changed[name][:1].assign(residual_scale=1.5, value=value)])
     assert (verdicts(**changed)["holds"] == "yes").all()
+
+
+def test_why_there_is_nothing_and_how_many_stand_behind_it():
+    """Empty R, inputs of one item, no λ below 1: the reason; and the users of a claim are those of its own numbers."""
+    changed = study()
+    changed["recoveries"] = changed["recoveries"].assign(users=5)
+    assert verdicts_of(changed).loc["recovery", ["holds", "users"]].tolist() == ["yes", 5]
+    changed["recoveries"] = changed["recoveries"].assign(value=float("nan"))
+    assert verdicts_of(changed).loc["recovery", ["holds", "evidence"]].tolist() == ["n/a", "no target is recoverable"]
+    changed["rates"].loc[changed["rates"]["measure"] == "HRL2I", "value"] = float("nan")
+    assert verdicts_of(changed).loc["last-item privilege", ["holds", "evidence"]].tolist() == ["n/a", "no input has two items"]
+    changed["curves"] = changed["curves"][:1]
+    assert verdicts_of(changed).loc["mixing on λ", ["holds", "evidence"]].tolist() == ["n/a", "no λ below 1 in this study"]
+
+
+def verdicts_of(summaries):
+    return claims(**summaries).set_index("claim")

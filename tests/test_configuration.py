@@ -352,3 +352,9 @@ def test_the_tie_order_study_adds_its_datasets():
     assert all(stanza["sources"] == before["sources"] for stanza in made.values())
     assert config["registry"]["beauty"]["ties"] == before["ties"]
     assert [(run["dataset"], run["seed"]) for run in tie_order_runs(config)] == [(name, 1) for name in made]
+
+
+def test_a_dataset_of_ones_own_is_not_overwritten_by_the_tie_order_study():
+    config = changed(["registry", "ml-100k.ties-item"], {"path": "mine.csv", "columns": {"user": "u", "item": "i", "timestamp": "t"}})
+    with pytest.raises(InputError, match=r"registry\.ml-100k\.ties-item: the tie-order study of 'ml-100k' makes a dataset of this name"):
+        check(config, SCHEMA)

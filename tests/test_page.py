@@ -23,6 +23,8 @@ def change(value: float, low: float, high: float) -> pd.Series:
         (change(0.8, -1, 3), change(-47, -52, -41), "It looks at little more than the last item."),
         (change(-29, -37, -20), change(-52, -60, -44), "It uses the order of the items before the last."),
         (change(-6, -14, 2), change(-52, -60, -44), "The last item matters; whether the order before it does, these data do not tell."),
+        (change(-8, -10, -6), change(-4, -9, 1), "It uses the order of the items before the last."),
+        (change(8, 6, 10), change(-40, -45, -35), "The order of the items before the last misleads it."),
         (change(0, -1, 1), change(1, -2, 3), "It does not mind the order of the history."),
         (change(0, -9, 9), change(1, -2, 3), "These data do not tell."),
         (change(0, -1, 1), change(-4, -9, 1), "These data do not tell."),
@@ -71,7 +73,7 @@ def test_without_accuracy_there_is_no_change():
 def test_warnings():
     table1 = {"dataset": "d", "source": "measured", "ties": "file", "tied_transitions_percent": 43.9, "tied_targets_percent": 43.5}
     statistics = pd.DataFrame([table1, {**table1, "dataset": "e", "tied_transitions_percent": 9.9}, {**table1, "source": "paper"}])
-    study = {"split": "gts", "seeds": 1, "users": 5000, "cases": 5000, "cold_targets": 0, "targets_lost_to_filter": 0}
+    study = {"split": "gts", "model": "m", "seeds": 1, "users": 5000, "cases": 5000, "cold_targets": 0, "targets_lost_to_filter": 0}
     accuracy = pd.DataFrame(
         [
             {**study, "dataset": "d", "users": 999, "cases": 1000, "cold_targets": 51, "targets_lost_to_filter": 11},
@@ -84,7 +86,7 @@ def test_warnings():
         "d (gts): only 999 users are tested",
         "d (gts): 51 of 1,000 targets never occur in training",
         "d (gts): 11 of 1,000 targets are in the user's history already, so the seen filter makes them misses",
-        "Every model was trained once (one seed): the intervals are over users and say nothing about another training",
+        "Trained once (one seed): m",
     ]
     assert not list(page.warnings(statistics[1:2], accuracy[1:].assign(seeds=2)))
 
@@ -98,6 +100,8 @@ def test_a_table_is_taken_apart(tmp_path):
         [("x", False), ("0.1 ± 0.2", True)],
         [("y<br>", False), ("", False)],
     ]
+    path.write_text("Table 4. Keeps 99.5 % of d.e. Next.\n\n| a |\n|:--|\n| x |\n")
+    assert page.read_table(path)["title"] == "Table 4. Keeps 99.5 % of d.e"
     path.write_text("nothing\n")
     with pytest.raises(InputError, match=r"table2\.md: holds no table"):
         page.read_table(path)

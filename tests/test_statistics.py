@@ -135,6 +135,14 @@ def test_no_difference_no_evidence():
     assert sign_flip_test(np.zeros((0, 1)), permutations=99, seed=0).tolist() == [1.0]
 
 
+def test_rounding_is_no_difference():
+    """The mean of seven equal values may miss the value by its last bit; equal differences may, too, and are a sign test still."""
+    noise = np.full((200, 1), np.spacing(1 / np.log2(11)))
+    assert sign_flip_test(noise, permutations=99, seed=0).tolist() == [1.0]
+    nearly = np.array([[0.3, 0.1 + 0.2] * 20]).T
+    assert sign_flip_test(nearly, permutations=99, seed=0)[0] == pytest.approx(2.0**-39)
+
+
 def test_without_an_effect_small_values_are_as_rare_as_they_say():
     """300 studies of 40 users with symmetric differences: about a tenth of the p-values lie below 0.1."""
     differences = np.random.default_rng(5).normal(size=(40, 300))

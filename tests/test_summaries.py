@@ -485,7 +485,26 @@ def test_models_are_compared_on_the_seeds_both_have():
     shuffled = shuffle_of("a", {"ordered": [[1, 1]], "partial": [[1, 1]], "full": [[1, 1]]})
     found = comparisons(ranks, shuffled, pd.DataFrame(), 10, FEW, permutations=99)
     row = found[(found["contrast"] == "model") & (found["measure"] == "NDCG")].iloc[0]
-    assert (row["value"], row["seeds"]) == (0.5, 1)
+    assert (row["value"], row["seeds"], row["cases"]) == (0.5, 1, 2) and pd.isna(row["sd_seeds"])
+
+
+def test_seeds_of_a_comparison_are_counted_for_itself():
+    """Three seeds of one model, two of the other: two stand behind their difference, with the spread of the two."""
+    ranks = pd.concat(
+        [
+            *(ranks_of("a", [1, 0, 1], [1, 1, 1], seed=seed) for seed in (1, 2, 3)),
+            ranks_of("b", [0, 0, 1], [1, 1, 1], seed=1),
+            ranks_of("b", [0, 0, 0], [1, 1, 1], seed=2),
+        ]
+    )
+    shuffled = pd.concat(
+        shuffle_of("a", {"ordered": [[1, 0, 1]], "partial": [[1, 0, 1]], "full": [[0, 0, 1]]}).assign(seed=seed) for seed in (1, 2, 3)
+    )
+    found = comparisons(ranks, shuffled, pd.DataFrame(), 10, FEW, permutations=99)
+    row = found[(found["contrast"] == "model") & (found["measure"] == "NDCG")].iloc[0]
+    assert (row["value"], row["seeds"], row["cases"]) == (pytest.approx(0.5), 2, 3)
+    assert row["sd_seeds"] == pytest.approx(np.std([1 / 3, 2 / 3], ddof=1))
+    assert set(found.loc[found["contrast"] == "shuffle", "seeds"]) == {3}
 
 
 # Tie order

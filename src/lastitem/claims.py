@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from lastitem.parts import PARTS
@@ -21,6 +22,7 @@ CLAIMS = {
     "recovery": "every λ below 1 brings back some of the targets that an earlier position had right",
 }
 SMALL_CHANGE_PERCENT, PRIVILEGE = 5.0, 2.0
+_INTERVAL = ["value", "ci_low", "ci_high"]
 
 
 def claims(
@@ -54,10 +56,10 @@ def claims(
             **dict(_of_mixing(_of(mixing, key))),
             **dict(_of_scales(_of(curves, key), _of(mixing_by_scale, key), _of(recoveries, key))),
         }
-        users, seeds = group[["users", "seeds"]].iloc[0]
         for name, meaning in CLAIMS.items():
-            holds, evidence = found.get(name, ("n/a", "has no meaning for this model, or nothing was measured for it"))
-            rows.append({**key, "claim": name, "meaning": meaning, "holds": holds, "evidence": evidence, "users": users, "seeds": seeds})
+            finding = found.get(name, Finding("n/a", "has no meaning for this model", group.iloc[0]))
+            behind = {"users": int(finding.behind["users"]), "seeds": int(finding.behind["seeds"])}
+            rows.append({**key, "claim": name, "meaning": meaning, "holds": finding.holds, "evidence": finding.evidence, **behind})
     return pd.DataFrame(rows, columns=[*STUDY_COLUMNS, "claim", "meaning", "holds", "evidence", "users", "seeds"])
 
 
@@ -66,36 +68,44 @@ def is_small(change: pd.Series) -> bool:
     return bool(change["ci_low"] > -SMALL_CHANGE_PERCENT and change["ci_high"] < SMALL_CHANGE_PERCENT)
 
 
-Finding = tuple[str, tuple[str, str]]
+class Finding(NamedTuple):
+    """Whether a claim holds, the numbers, and the row of the summary that says how many users and seeds stand behind them."""
+
+    holds: str
+    evidence: str
+    behind: pd.Series
 
 
 def _of(table: pd.DataFrame, key: dict[str, Any]) -> pd.DataFrame:
     return table[(table[STUDY_COLUMNS] == pd.Series(key)).all(axis=1)] if len(table) else table
 
 
-def _verdict(holds: bool) -> str:
-    return "yes" if holds else "no"
+def _finding(holds: object, evidence: str, behind: pd.Series) -> Finding:
+    return Finding("yes" if holds else "no", evidence, behind)
 
 
-def _of_shuffles(effects: pd.DataFrame) -> Iterator[Finding]:
+def _of_shuffles(effects: pd.DataFrame) -> Iterator[tuple[str, Finding]]:
     change = effects[effects["measure"] == "change_percent"].set_index("order")
     for name, order in (("last item only", "partial"), ("order matters", "full")):
         row = change.loc[order]
-        if pd.isna(row["value"]):
+        if not np.isfinite(row[_INTERVAL].to_numpy(dtype=float)).all():
+            yield name, Finding("n/a", "no target is hit, so there is no relative change", row)
             continue
         holds = is_small(row) if order == "partial" else row["ci_high"] < 0
-        yield name, (_verdict(holds), f"{row['value']:+.1f} % [{row['ci_low']:+.1f}, {row['ci_high']:+.1f}]")
+        yield name, _finding(holds, f"{row['value']:+.1f} % [{row['ci_low']:+.1f}, {row['ci_high']:+.1f}]", row)
 
 
-def _of_rates(rates: pd.DataFrame) -> Iterator[Finding]:
+def _of_rates(rates: pd.DataFrame) -> Iterator[tuple[str, Finding]]:
     row = rates.set_index("measure")
-    if {"HRLI", "HRL2I"} <= set(row.index):
-        last, before = row.loc["HRLI"], row.loc["HRL2I"]
-        evidence = " against ".join(f"{side['value']:.3f} [{side['ci_low']:.3f}, {side['ci_high']:.3f}]" for side in (last, before))
-        yield "last-item privilege", (_verdict(last["ci_low"] >= PRIVILEGE * before["ci_high"]), evidence)
+    last, before = row.loc["HRLI"], row.loc["HRL2I"]
+    if pd.isna(before["value"]):
+        yield "last-item privilege", Finding("n/a", "no input has two items", last)
+        return
+    evidence = " against ".join(f"{side['value']:.3f} [{side['ci_low']:.3f}, {side['ci_high']:.3f}]" for side in (last, before))
+    yield "last-item privilege", _finding(last["ci_low"] >= PRIVILEGE * before["ci_high"], evidence, before)
 
 
-def _of_mixing(mixing: pd.DataFrame) -> Iterator[Finding]:
+def _of_mixing(mixing: pd.DataFrame) -> Iterator[tuple[str, Finding]]:
     blocks = mixing[(mixing["layer"] > 0) & mixing["part"].isin(PARTS)]
     if not len(blocks):
         return
@@ -104,33 +114,44 @@ def _of_mixing(mixing: pd.DataFrame) -> Iterator[Finding]:
         attention, normalized = (parts.set_index("part").loc[part] for part in (PARTS[0], PARTS[-1]))
         holds &= bool(normalized["ci_high"] < attention["ci_low"])
         evidence.append(f"block {layer}: {normalized['value']:.3f} of {attention['value']:.3f}")
-    yield "residual dominance", (_verdict(holds), "; ".join(evidence))
+    yield "residual dominance", _finding(holds, "; ".join(evidence), blocks.iloc[0])
 
 
-def _of_scales(curves: pd.DataFrame, mixing: pd.DataFrame, recoveries: pd.DataFrame) -> Iterator[Finding]:
-    rate = _along(curves[curves["measure"] == "HRLI"]) if len(curves) else pd.Series(dtype=float)
-    if len(rate) < 2:
+def _of_scales(curves: pd.DataFrame, mixing: pd.DataFrame, recoveries: pd.DataFrame) -> Iterator[tuple[str, Finding]]:
+    if not len(curves):
         return
-    yield "dependence on λ", (_verdict((rate.diff().dropna() < 0).all()), _course(rate, "rise", rate.diff().max()))
-    steps, evidence = True, []
-    for layer, rows in mixing[(mixing["layer"] > 0) & (mixing["part"] == PARTS[-1])].groupby("layer"):
-        ratio = _along(rows)
-        steps &= bool((ratio.diff().dropna() > 0).all())
-        evidence.append(f"block {layer}: " + _course(ratio, "fall", -ratio.diff().min()))
-    yield "mixing on λ", (_verdict(steps), "; ".join(evidence))
+    # What lies above 1 is not what the claims speak of.
+    curves, mixing, recoveries = (table[table["residual_scale"] <= 1] if len(table) else table for table in (curves, mixing, recoveries))
+    rates = curves[curves["measure"] == "HRLI"]
+    if len(rates) < 2:
+        for name in ("dependence on λ", "mixing on λ", "recovery"):
+            yield name, Finding("n/a", "no λ below 1 in this study", rates.iloc[0])
+        return
+    falls, evidence = _course(rates, "rise")
+    yield "dependence on λ", _finding(falls, evidence, rates.iloc[0])
+    rises, texts = True, []
+    ratios = mixing[(mixing["layer"] > 0) & (mixing["part"] == PARTS[-1])]
+    for layer, rows in ratios.groupby("layer"):
+        steps, evidence = _course(rows, "fall")
+        rises &= steps
+        texts.append(f"block {layer}: {evidence}")
+    if texts:
+        yield "mixing on λ", _finding(rises, "; ".join(texts), ratios.iloc[0])
     if len(recoveries):
-        share = _along(recoveries[recoveries["measure"] == "recovery"]).loc[lambda values: values.index < 1]
-        if share.notna().any():
-            best = share.idxmax()
-            evidence_text = f"{share.min():.3f} to {share[best]:.3f} (λ {best:g}) of the recoverable targets"
-            yield "recovery", (_verdict((share > 0).all()), evidence_text)
+        share = recoveries[(recoveries["measure"] == "recovery") & (recoveries["residual_scale"] < 1)]
+        if share["value"].isna().any():
+            yield "recovery", Finding("n/a", "no target is recoverable", share.iloc[0])
+        else:
+            best = share.loc[share["value"].idxmax()]
+            text = f"{share['value'].min():.3f} to {best['value']:.3f} (λ {best['residual_scale']:g}) of the recoverable targets"
+            yield "recovery", _finding((share["value"] > 0).all(), text, best)
 
 
-def _along(rows: pd.DataFrame) -> pd.Series:
-    """Values by λ, from 1 down; what lies above 1 is not what the claims speak of."""
-    return rows[rows["residual_scale"] <= 1].set_index("residual_scale")["value"].sort_index(ascending=False)
-
-
-def _course(values: pd.Series, against: str, largest: float) -> str:
+def _course(rows: pd.DataFrame, against: str) -> tuple[bool, str]:
+    """Whether values go one way with every step of λ down, and where they go; ``against`` (rise, fall) is the other way."""
+    values = rows.set_index("residual_scale")["value"].sort_index(ascending=False)
+    step = values.diff().dropna() * (1 if against == "rise" else -1)
     text = f"{values.iloc[0]:.3f} (λ {values.index[0]:g}) to {values.iloc[-1]:.3f} (λ {values.index[-1]:g})"
-    return text + (f", largest {against} of a step {largest:.4f}" if largest > 0 else ", at every step")
+    if (step < 0).all():
+        return True, f"{text}, at every step"
+    return False, f"{text}, largest {against} of a step {step.max():.4f}" if step.max() > 0 else f"{text}, with a step that changes nothing"

@@ -180,6 +180,10 @@ def _check_names(config: Mapping[str, Any]) -> Iterable[str]:
             if name not in config[registry]:
                 known = list(config[registry])
                 yield f"{key}: {name!r} is not in {registry}{_suggest(name, known)}; allowed: {', '.join(known)}"
+    for name in tie_datasets(config):
+        for variant in tie_variants(config, name):
+            if variant in config["registry"]:
+                yield f"registry.{variant}: the tie-order study of {name!r} makes a dataset of this name; rename yours"
     for place, entry in enumerate(config["exclude"]):
         for key, wanted in entry.items():
             known = [value for source in _OF_RUN[key] for value in config[source]]

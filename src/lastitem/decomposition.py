@@ -94,7 +94,7 @@ class Decomposition:
             value = ratio[~np.isnan(ratio)].astype(np.float64)
             if len(value):
                 rows.append((layer, part, positions, value.mean(), np.median(value), value.std(), len(value)))
-        return {name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
+        return {name: [row[place] for row in rows] for place, name in enumerate(names)}
 
     def by_user(self) -> dict[str, NDArray[Any]]:
         """Columns ``user``, ``layer`` (from 1; 0: whole stack), ``part`` (also head shares), ``latest``: the value at the read-out."""

@@ -306,9 +306,11 @@ def fig7(found: pd.DataFrame, cutoff: int) -> Figure:
         rows = found[_is(found, (dataset, split)) & (found["model"] == model)]
         for axis, measure in zip(axes[row], TIE_ORDER_MEASURES, strict=True):
             bars = rows[rows["measure"] == measure].set_index(["ties", "targets"])
-            targets = [name for name in TARGETS if ("item", name) in bars.index]
+            targets = [name for name in TARGETS if name in bars.index.get_level_values("targets")]
             for side, (ties, (colour, hatch, label)) in enumerate(looks.items()):
                 for place, name in enumerate(targets):
+                    if (ties, name) not in bars.index:
+                        continue
                     bar, x = bars.loc[(ties, name)], place + (side - 0.5) * 0.38
                     axis.bar(
                         x,
@@ -321,7 +323,7 @@ def fig7(found: pd.DataFrame, cutoff: int) -> Figure:
                         label=label if place == 0 else None,
                     )
                     _whisker(axis, x, bar)
-            users = bars.xs("item")["users"]
+            users = bars.groupby("targets")["users"].max()
             axis.set_xticks(range(len(targets)), [f"{name}\n{int(users[name]):,}" for name in targets], fontsize=7.5)
             axis.axhline(0, color="black", linewidth=0.6)
             axis.set_title(measure if measure.endswith("%") else f"{measure}@{cutoff}")

@@ -45,11 +45,12 @@ def answers(effects: pd.DataFrame, rates: pd.DataFrame, cutoff: int) -> Iterator
         partial, full = change.loc["partial"], change.loc["full"]
         own = rates[(rates[STUDY_COLUMNS] == list(study)).all(axis=1)].set_index("measure")
         seeds = int(group["seeds"].iloc[0])
+        last = own.loc["HRLI"]
         sentence = (
             f"{model} on {dataset} ({split}): shuffling all but the last item changes NDCG@{cutoff} by {percent(partial)}, shuffling "
-            f"everything by {percent(full)}; the last item itself stands in {share(own.loc['HRLI'])} of the users' top {cutoff}"
+            f"everything by {percent(full)}; the last item itself stands in {share(last)} of the users' top {cutoff}"
         )
-        if "HRL2I" in own.index:
+        if "HRL2I" in own.index and pd.notna(own.loc["HRL2I", "value"]):
             sentence += f", the one before it in {share(own.loc['HRL2I'])}"
         users = int(group["users"].iloc[0])
         yield Answer(verdict(partial, full), f"{sentence} (n = {users:,} users, {seeds} seed{'s' * (seeds > 1)}).")
@@ -58,11 +59,13 @@ def answers(effects: pd.DataFrame, rates: pd.DataFrame, cutoff: int) -> Iterator
 def verdict(partial: pd.Series, full: pd.Series) -> str:
     """What the two shuffles say, each a change in percent with its interval."""
     unmoved = is_small(partial)
+    if not unmoved and partial["ci_high"] < 0:
+        return "It uses the order of the items before the last."
+    if not unmoved and partial["ci_low"] > 0:
+        return "The order of the items before the last misleads it."
     if full["ci_high"] < 0:
         if unmoved:
             return "It looks at little more than the last item."
-        if partial["ci_high"] < 0:
-            return "It uses the order of the items before the last."
         return "The last item matters; whether the order before it does, these data do not tell."
     if unmoved and is_small(full):
         return "It does not mind the order of the history."
@@ -107,8 +110,9 @@ def warnings(statistics: pd.DataFrame, accuracy: pd.DataFrame) -> Iterator[str]:
                 f"{name}: {row['targets_lost_to_filter']:,} of {cases:,} targets are in the user's history already, so the seen filter "
                 "makes them misses; consider filter_seen: false."
             )
-    if (accuracy["seeds"] == 1).all():
-        yield "Every model was trained once (one seed): the intervals are over users and say nothing about another training."
+    once = list(dict.fromkeys(accuracy.loc[accuracy["seeds"] == 1, "model"]))
+    if once:
+        yield f"Trained once (one seed): {', '.join(once)}. Their intervals are over users and say nothing about another training."
 
 
 def read_table(path: str | Path) -> dict[str, Any]:
@@ -117,7 +121,7 @@ def read_table(path: str | Path) -> dict[str, Any]:
     lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in body.splitlines() if line.startswith("|")]
     if len(lines) < 2:
         raise InputError(f"{path}: holds no table; delete it to have it made anew")
-    title = re.match(r"(?:Table \d+\. )?[^.]*", caption)
+    title = re.match(r"(?:Table \d+\. )?.*?(?=\.(?:\s|$)|$)", caption)
     rows = [[{"text": cell.strip("*"), "bold": cell.startswith("**")} for cell in line] for line in lines[2:]]
     return {"name": Path(path).stem, "title": title[0] if title else "", "caption": caption, "header": lines[0], "rows": rows}
 

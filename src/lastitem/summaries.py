@@ -5,7 +5,7 @@ Each summary has the columns of a study (dataset, split, model), those of its co
 ``value``      Σ numerator / Σ denominator over all cases and seeds (a mean, a rate or a relative change)
 ``ci_low``, ``ci_high``  95 % bootstrap interval over users; a user's cases and seeds stay together
 ``sd_seeds``   standard deviation of the value over seeds; empty with one seed
-``seeds``, ``users``, ``cases``  how many stand behind it; cases are those of one seed
+``seeds``, ``users``, ``cases``  how many stand behind it; cases are those of one seed (their mean over seeds)
 """
 
 from __future__ import annotations
@@ -71,17 +71,21 @@ def summarize(frame: pd.DataFrame, conditions: Sequence[str], bootstrap: Bootstr
             for weights in (group["numerator"], group["denominator"], group["denominator"] != 0)
         )
         low, high = bootstrap_ratio(numerator.sum(axis=2), denominator.sum(axis=2), resamples=bootstrap.resamples, seed=bootstrap.seed)
+        # A condition may have fewer seeds than others of its study: two models are compared on those that both have.
+        has = (present > 0).any(axis=0)
         with np.errstate(invalid="ignore", divide="ignore"):
-            by_seed = numerator.sum(axis=0) / denominator.sum(axis=0)
+            by_seed = np.ma.masked_array(numerator.sum(axis=0) / denominator.sum(axis=0), ~has)
             value = numerator.sum(axis=(0, 2)) / denominator.sum(axis=(0, 2))
         summary = keys.to_frame(index=False).set_axis(list(conditions), axis=1)
         for place, (column, name) in enumerate(zip(STUDY_COLUMNS, study, strict=True)):
             summary.insert(place, column, name)
         summary["value"], summary["ci_low"], summary["ci_high"] = value, low, high
-        summary["sd_seeds"] = by_seed.std(axis=1, ddof=1) if len(seeds) > 1 else np.nan
-        summary["seeds"] = len(seeds)
+        count = has.sum(axis=1)
+        spread = np.ma.filled(by_seed.std(axis=1, ddof=1), np.nan) if len(seeds) > 1 else np.full(len(keys), np.nan)
+        summary["sd_seeds"] = np.where(count > 1, spread, np.nan)
+        summary["seeds"] = count
         summary["users"] = (present.sum(axis=2) > 0).sum(axis=0)
-        summary["cases"] = (present.sum(axis=(0, 2)) / len(seeds)).round().astype(int)
+        summary["cases"] = (present.sum(axis=(0, 2)) / np.maximum(count, 1)).round().astype(int)
         if permutations:
             summary["p"] = sign_flip_test(numerator.sum(axis=2), permutations=permutations, seed=bootstrap.seed)
         summaries.append(summary)

@@ -88,5 +88,6 @@ def chance_ndcg(items: int, cutoff: int) -> float:
 
 
 def best_ndcg() -> float:
-    """NDCG@K (K ≥ 5) of the list that knows the successors and their chances: the most that ``last`` and ``last_but_one`` allow."""
+    """NDCG@K (K ≥ 5) of the list that knows the successors and their chances: the most that ``last`` allows (``last_but_one`` a little
+    more, because the last item itself can be left out)."""
     return float((np.array(SUCCESSION) / np.log2(np.arange(2, len(SUCCESSION) + 2))).sum())

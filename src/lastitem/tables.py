@@ -39,6 +39,12 @@ def write_csv(facts: pd.DataFrame, path: str | Path) -> None:
         facts.to_csv(aside, index=False, float_format="%.10g", lineterminator="\n")
 
 
+def read_csv(path: str | Path) -> pd.DataFrame:
+    """Read a tidy CSV; names stay the text they are, also 007 and NA."""
+    names = {name: str for name in (*STUDY_COLUMNS, "ties", "order", "measure")}
+    return pd.read_csv(path, dtype=names, keep_default_na=False, na_values=[""])
+
+
 def write(table: Table, csv: str | Path, markdown: str | Path, latex: str | Path) -> None:
     """Write a table in its three forms. The LaTeX needs the package booktabs."""
     write_csv(table.facts, csv)
