@@ -59,13 +59,7 @@ class BERT4Rec(SequenceModel):
         return length
 
     def encode(
-        self,
-        items: Tensor,
-        length: Tensor,
-        *,
-        residual_scale: float = 1.0,
-        trace: list[BlockTrace] | None = None,
-        at: Tensor | None = None,
+        self, items: Tensor, length: Tensor, *, residual_scale: float = 1.0, trace: list[BlockTrace] | None = None, at: Tensor | None = None
     ) -> Tensor:
         """See :meth:`SequenceModel.encode`; appends the mask, so the output is [B, L + 1, d]."""
         masked = torch.cat((items, items.new_full((len(items), 1), PADDING)), dim=1)
@@ -77,13 +71,7 @@ class BERT4Rec(SequenceModel):
         return self.restore(items, length, at=at)
 
     def restore(
-        self,
-        items: Tensor,
-        length: Tensor,
-        *,
-        residual_scale: float = 1.0,
-        trace: list[BlockTrace] | None = None,
-        at: Tensor | None = None,
+        self, items: Tensor, length: Tensor, *, residual_scale: float = 1.0, trace: list[BlockTrace] | None = None, at: Tensor | None = None
     ) -> Tensor:
         """Encode inputs in which masks already stand: int64 [B, L] → float [B, L, d]."""
         positions = torch.arange(items.shape[1], device=items.device)

@@ -104,13 +104,7 @@ class BSARec(SequenceModel):
         return self.maximum_length - length
 
     def encode(
-        self,
-        items: Tensor,
-        length: Tensor,
-        *,
-        residual_scale: float = 1.0,
-        trace: list[BlockTrace] | None = None,
-        at: Tensor | None = None,
+        self, items: Tensor, length: Tensor, *, residual_scale: float = 1.0, trace: list[BlockTrace] | None = None, at: Tensor | None = None
     ) -> Tensor:
         """See :meth:`SequenceModel.encode`; the output is [B, maximum_length, d], its end aligned with the inputs' ends."""
         place = torch.arange(self.maximum_length, device=items.device)

@@ -29,13 +29,7 @@ class GRU4Rec(SequenceModel):
         nn.init.normal_(self.output.weight, std=hidden_size**-0.5)
 
     def encode(
-        self,
-        items: Tensor,
-        length: Tensor,
-        *,
-        residual_scale: float = 1.0,
-        trace: list[BlockTrace] | None = None,
-        at: Tensor | None = None,
+        self, items: Tensor, length: Tensor, *, residual_scale: float = 1.0, trace: list[BlockTrace] | None = None, at: Tensor | None = None
     ) -> Tensor:
         """See :meth:`SequenceModel.encode`; the output is [B, L, d]. There is no attention to scale or trace."""
         if residual_scale != 1.0 or trace is not None:

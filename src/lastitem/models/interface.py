@@ -60,13 +60,7 @@ class SequenceModel(nn.Module):
         return self.attention_blocks > 0
 
     def encode(
-        self,
-        items: Tensor,
-        length: Tensor,
-        *,
-        residual_scale: float = 1.0,
-        trace: list[BlockTrace] | None = None,
-        at: Tensor | None = None,
+        self, items: Tensor, length: Tensor, *, residual_scale: float = 1.0, trace: list[BlockTrace] | None = None, at: Tensor | None = None
     ) -> Tensor:
         """Encode right-padded inputs.
 

@@ -19,13 +19,7 @@ class Popularity(SequenceModel):
         self.register_buffer("counts", torch.zeros(items, dtype=torch.float64))
 
     def encode(
-        self,
-        items: Tensor,
-        length: Tensor,
-        *,
-        residual_scale: float = 1.0,
-        trace: list[BlockTrace] | None = None,
-        at: Tensor | None = None,
+        self, items: Tensor, length: Tensor, *, residual_scale: float = 1.0, trace: list[BlockTrace] | None = None, at: Tensor | None = None
     ) -> Tensor:
         """Ones of shape [B, L, 1], or [n, 1] at the positions ``at``."""
         return self.counts.new_ones((*items.shape, 1) if at is None else (len(at), 1))

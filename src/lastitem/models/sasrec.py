@@ -42,13 +42,7 @@ class SASRec(SequenceModel):
         self.initialize()
 
     def encode(
-        self,
-        items: Tensor,
-        length: Tensor,
-        *,
-        residual_scale: float = 1.0,
-        trace: list[BlockTrace] | None = None,
-        at: Tensor | None = None,
+        self, items: Tensor, length: Tensor, *, residual_scale: float = 1.0, trace: list[BlockTrace] | None = None, at: Tensor | None = None
     ) -> Tensor:
         """See :meth:`SequenceModel.encode`; the output is [B, L, d]."""
         x = self.embedding(items) * self.embedding.embedding_dim**0.5
