@@ -328,7 +328,10 @@ def fig7(found: pd.DataFrame, cutoff: int) -> Figure:
             axis.axhline(0, color="black", linewidth=0.6)
             axis.set_title(measure if measure.endswith("%") else f"{measure}@{cutoff}")
         axes[row][0].set_ylabel(f"{_name(model)}\n{dataset} ({split})")
-        axes[row][-1].sharey(axes[row][-2])  # the two shuffles, on one scale
+        # The two shuffles on one scale, wide enough for both: sharing the axis would keep the limits of one and cut the other.
+        limits = [axis.get_ylim() for axis in axes[row][-2:]]
+        for axis in axes[row][-2:]:
+            axis.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=8)
     trainings = " and ".join(
