@@ -8,10 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from lastitem.errors import InputError
-from lastitem.files import read_json, write_aside, write_json
+from lastitem.files import read_json, write_aside, write_json, write_parquet
 
 SOURCE = Path(__file__).resolve().parents[1] / "src"
 
@@ -185,3 +187,17 @@ def test_a_damaged_json_file_is_named_with_its_line(tmp_path):
     path.write_text('{"a": 1,\n"b": }', encoding="utf-8")
     with pytest.raises(InputError, match=r"a\.json:2: not JSON"):
         read_json(path)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted in /proc, which this system has not")
+def test_reading_parquet_starts_no_thread_that_could_outlive_python(tmp_path):
+    table = pa.table({"user": np.repeat(np.arange(1000, dtype=np.int32), 100), "item": np.arange(100_000)})
+    write_parquet(tmp_path / "a.parquet", table)
+    count = """
+import os, sys
+from lastitem.files import read_parquet
+before = os.listdir("/proc/self/task")
+assert read_parquet(sys.argv[1]).num_rows == 100_000
+assert os.listdir("/proc/self/task") == before
+"""
+    subprocess.run([sys.executable, "-c", count, tmp_path / "a.parquet"], check=True, env={**os.environ, "PYTHONPATH": str(SOURCE)})

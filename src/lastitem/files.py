@@ -48,10 +48,14 @@ def write_parquet(path: str | os.PathLike[str], table: pa.Table) -> None:
 
 
 def read_parquet(path: str | os.PathLike[str]) -> pa.Table:
-    """Read a Parquet file; :class:`InputError` names it if it is missing or damaged."""
+    """Read a Parquet file; :class:`InputError` names it if it is missing or damaged.
+
+    Read in the calling thread alone: a thread of pyarrow that lets go of the stream while Python already ends aborts the process
+    (https://github.com/apache/arrow/issues/34314).
+    """
     try:
         with open(path, "rb") as stream:
-            return pyarrow.parquet.read_table(stream)
+            return pyarrow.parquet.ParquetFile(stream, pre_buffer=False).read(use_threads=False)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except pa.ArrowInvalid as error:
