@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from pandas.io.formats.style import Styler
 
 from lastitem.files import write_aside
 from lastitem.parts import HEAD_SHARE, PARTS, WHOLE_STACK
@@ -17,6 +19,8 @@ from lastitem.summaries import STUDY_COLUMNS
 
 NOT_APPLICABLE = "n/a"
 STATISTICS = ("users", "items", "interactions", "avg_length", "density_percent", "days", "tied_transitions_percent", "tied_targets_percent")
+#: LaTeX: cells with more characters than a line are set in lines of a paragraph's width, tables with more lines than a page over pages.
+LINE, PARAGRAPH, PAGE = 30, "4.5cm", 50
 RAW_COUNTS = ("raw_users", "raw_items", "raw_interactions", "bad_rows")
 
 
@@ -46,7 +50,7 @@ def read_csv(path: str | Path) -> pd.DataFrame:
 
 
 def write(table: Table, csv: str | Path, markdown: str | Path, latex: str | Path) -> None:
-    """Write a table in its three forms. The LaTeX needs the package booktabs."""
+    """Write a table in its three forms. The LaTeX needs the packages booktabs and graphicx, a long table longtable as well."""
     write_csv(table.facts, csv)
     bold = table.layout.copy()
     for column, rows in table.best.items():
@@ -62,10 +66,20 @@ def write(table: Table, csv: str | Path, markdown: str | Path, latex: str | Path
         return ["font-weight: bold;" if row in rows else "" for row in range(len(column))]
 
     style = table.layout.style.hide(axis="index").format(_latex).format_index(_latex, axis=1).apply(weight)
-    numbered_by_latex = re.sub(r"^Table \d+\. ", "", table.caption)
-    text = style.to_latex(hrules=True, convert_css=True, caption=_latex(numbered_by_latex), position="htbp", position_float="centering")
     with write_aside(latex) as aside:
-        aside.write_text(text, encoding="utf-8")
+        aside.write_text(_typeset(style, _latex(re.sub(r"^Table \d+\. ", "", table.caption)), table.layout), encoding="utf-8")
+
+
+def _typeset(style: Styler, caption: str, layout: pd.DataFrame) -> str:
+    """LaTeX no wider than the text: a float is scaled down to it, a table longer than a page is broken over pages in small type."""
+    width = layout.map(len)
+    columns = "".join(f">{{\\raggedright\\arraybackslash}}p{{{PARAGRAPH}}}" if longest > LINE else "l" for longest in width.max())
+    if np.ceil(width / LINE).max(axis=1).sum() > PAGE:
+        long = style.to_latex(environment="longtable", column_format=columns, hrules=True, convert_css=True, caption=caption)
+        return f"\\begingroup\\scriptsize\\setlength{{\\tabcolsep}}{{3pt}}\\setlength{{\\LTcapwidth}}{{\\linewidth}}\n{long}\\endgroup\n"
+    tabular = style.to_latex(column_format=columns, hrules=True, convert_css=True)
+    fitted = f"\\resizebox{{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}}{{!}}{{%\n{tabular.rstrip()}}}"
+    return f"\\begin{{table}}[htbp]\n\\centering\n\\caption{{{caption}}}\n\\smallskip\n{fitted}\n\\end{{table}}\n"
 
 
 def table1(statistics: Sequence[Mapping[str, Any]], published: pd.DataFrame) -> Table:
@@ -291,7 +305,7 @@ def comparisons(found: pd.DataFrame, cutoff: int) -> Table:
                 "Contrast": row["contrast"],
                 "Difference": f"{_named(row, 'condition')} − {_named(row, 'reference')}",
                 "Of": f"{row['measure']}@{cutoff}",
-                "Value": _spread(row).replace("-", "−"),
+                "Value": _spread(row),
                 "95 % interval": f"[{row['ci_low']:.4f}, {row['ci_high']:.4f}]",
                 "p": f"{row['p']:.2g}",
                 "p (Holm)": f"{row['p_holm']:.2g}",
@@ -357,5 +371,7 @@ def _counts(column: pd.Series | None) -> str:
 
 def _latex(text: str) -> str:
     special = {character: f"\\{character}" for character in "%_&#${}"}
-    special |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "λ": r"$\lambda$", "ε": r"$\varepsilon$"}
-    return "".join(special.get(character, character) for character in text)
+    special |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    special |= {"λ": r"$\lambda$", "ε": r"$\varepsilon$", "−": "$-$", "±": r"$\pm$", "×": r"$\times$", "≤": r"$\leq$", "≥": r"$\geq$"}
+    minus_signs = re.sub(r"(?<!\w)-(?=\d)", "−", text)
+    return "".join(special.get(character, character) for character in minus_signs)

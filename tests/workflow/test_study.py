@@ -21,6 +21,7 @@ import pandas as pd
 import pyarrow.parquet
 import pytest
 
+from ..typesetting import typeset
 from .conftest import CONFIG, copy_project, environment, planned_rules, snakemake
 
 TABLE_NAMES = [*(f"table{number}" for number in range(1, 5)), "comparisons", "claims"]
@@ -81,6 +82,11 @@ def test_the_page_says_what_the_files_say(finished: Path):
     for name in [*TABLE_NAMES, *(f"fig{number}" for number in range(1, 7))]:
         assert f'id="{name}"' in html
     assert html.count("data:image/png;base64,") == 6 and f"snakemake {version('snakemake')}" in html
+
+
+def test_every_table_compiles(finished: Path, tmp_path: Path):
+    """In LaTeX, within the width of a page."""
+    typeset(tmp_path, sorted((finished / "results").glob("*.tex")))
 
 
 def test_b13_another_engine_reads_the_data_files(finished: Path):
