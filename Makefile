@@ -3,6 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+INSTALLED := $(VENV)/.installed
 # Rules call `python`: it must be the environment's.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
@@ -11,7 +12,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
-environment: $(READY) ## make .venv and install the pinned requirements
+environment: $(INSTALLED) ## make .venv, install the pinned requirements and this package
 
 # Marked ready only when the whole install has ended well, so a killed install is done again.
 $(READY): envs/requirements.txt
@@ -21,14 +22,19 @@ $(READY): envs/requirements.txt
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet -r envs/requirements.txt
 	touch $@
 
-results: $(READY) ## run the study of config.yaml: tables and figures under results/
+# Editable, so that it is installed once; only for use from Python: the workflow runs the scripts where they lie.
+$(INSTALLED): pyproject.toml $(READY)
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --editable .
+	touch $@
+
+results: $(INSTALLED) ## run the study of config.yaml: tables and figures under results/
 	python src/wait_for_lock.py
 	snakemake --cores all all
 
-test: $(READY) check ## run the style checks and all tests
+test: $(INSTALLED) check ## run the style checks and all tests
 	python -m pytest
 
-check: $(READY) ## style of Python and Snakemake files
+check: $(INSTALLED) ## style of Python and Snakemake files
 	ruff check .
 	ruff format --check .
 	snakefmt --check .

@@ -95,7 +95,14 @@ def test_e19_stopped_after_each_epoch_everything_ends_the_same(tmp_path, archite
     """
     sequences, validation = sequences_of(cycle(8, ITEMS, seed=0)), continued(cycle(20, ITEMS, seed=1))
     settings = TrainingSettings(
-        loss=loss, negatives=3, batch_size=4, round_updates=3, maximum_epochs=5, learning_rate=0.01, length_groups=2
+        loss=loss,
+        negatives=3,
+        batch_size=4,
+        round_updates=3,
+        maximum_epochs=5,
+        learning_rate=0.01,
+        length_groups=2,
+        weight_average=0.9 if loss == "softmax" else 0.0,
     )
     ends = []
     for name, stops in (("whole", [None]), ("stopped", [1, 2, 3, 4, None])):

@@ -23,7 +23,7 @@ from lastitem.models.registry import ARCHITECTURES, build, load
 from lastitem.models.sasrec import SASRec
 from lastitem.ranking import rank
 from lastitem.sequences import HeldOut, Sequences
-from lastitem.training import Round, TrainingSettings, epochs_left, train
+from lastitem.training import Round, TrainingSettings, averaged_weights, epochs_left, move_average, train, update
 from tests import literal
 
 torch.set_num_threads(1)
@@ -217,6 +217,42 @@ def test_the_best_round_is_the_one_returned():
     assert not model.training
 
 
+def test_the_average_of_the_weights_by_hand():
+    """After each update the average moves by 1 − min(decay, n / (n + 9)) of the way to the weight."""
+    sequences, decay = sequences_of(random_histories(40)), 0.5
+    settings = TrainingSettings(batch_size=5, learning_rate=0.01)
+    model, literal = small(), {}
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01, fused=True)
+    generator = torch.Generator().manual_seed(3)
+    for count in range(1, 13):
+        update(model, optimizer, sequences, np.arange(count, count + 5), settings, generator, "cpu")
+        move_average(optimizer, decay)
+        share = min(decay, count / (count + 9))
+        for name, weight in model.named_parameters():
+            now = weight.detach().double()
+            literal[name] = now if count == 1 else share * literal[name] + (1 - share) * now
+    own = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    with averaged_weights(optimizer):
+        for name, weight in model.named_parameters():
+            torch.testing.assert_close(weight.detach().double(), literal[name], rtol=0, atol=1e-6)
+            assert name == "embedding.weight" or not torch.equal(weight, own[name])
+    assert all(torch.equal(weight, own[name]) for name, weight in model.named_parameters()), "the weights are put back"
+
+
+def test_the_average_is_what_is_validated_and_returned():
+    """Training itself is the same with and without: only what is looked at differs."""
+    sequences, validation = sequences_of(cycle(60, ITEMS, seed=0)), continued(cycle(20, ITEMS, seed=1))
+    settings = {"batch_size": 20, "round_updates": 3, "learning_rate": 0.01, "maximum_epochs": 12, "patience": 50}
+    curves, models = [], []
+    for decay in (0.0, 0.9):
+        models.append(small())
+        made = TrainingSettings(**settings, weight_average=decay)
+        curves.append(train(models[-1], sequences, validation, made, filter_seen=False, seed=3))
+    assert [line.loss for line in curves[0]] == [line.loss for line in curves[1]]
+    assert ndcg(models[1], validation) == max(line.validation_ndcg for line in curves[1])
+    assert [line.validation_ndcg for line in curves[0]] != [line.validation_ndcg for line in curves[1]]
+
+
 def test_best_marks_each_new_best():
     """A round is marked when it beats all before it."""
     validation = held_out_of(random_histories(40, seed=1), [1 + i % ITEMS for i in range(40)])
@@ -398,6 +434,7 @@ def test_nothing_to_train_or_validate_on_is_said():
         ({"maximum_epochs": "ten"}, ["maximum_epochs", "ten"]),
         *(({"negatives": value}, ["negatives", str(value)]) for value in (0, -3, 2.5, True, "many", None)),
         *(({"calibration": value}, ["calibration", str(value)]) for value in (-0.1, 1.01, float("nan"), True, "full", None)),
+        *(({"weight_average": value}, ["weight_average", str(value)]) for value in (-0.1, 1, 1.0, float("nan"), True, "most", None)),
     ],
 )
 def test_settings_that_cannot_be_used_are_named(settings, words):

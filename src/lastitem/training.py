@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from lastitem.batches import Batch, make_batch, next_item_batch
 from lastitem.checkpoints import Checkpoint
@@ -54,6 +55,7 @@ class TrainingSettings:
         stopped after a few dozen of them.
     validation_users : at most so many users, fixed by the seed, are ranked after each round.
     validation_cutoff : K of the validation NDCG@K.
+    weight_average : decay of a moving average of the weights, which is then what is validated and kept; 0: the weights themselves.
     length_groups : each batch is computed in so many groups of similar length; changes the speed, not the gradient.
     precision : ``float32``, or ``bfloat16``: products of the encoder in bfloat16 (torch's autocast), those of the loss in TF32 where the
         device has it. Meant for GPUs.   compile : have torch compile the encoder; takes a minute at the start.
@@ -69,6 +71,7 @@ class TrainingSettings:
     round_updates: int = 40
     validation_users: int = 1024
     validation_cutoff: int = 10
+    weight_average: float = 0.0
     length_groups: int = 4
     precision: str = "float32"
     compile: bool = False
@@ -86,13 +89,16 @@ class TrainingSettings:
         if unknown:
             raise InputError(f"training: no setting {', '.join(unknown)}; allowed: {', '.join(names)}")
         for name, value in settings.items():
-            kind = {"learning_rate": float, "calibration": float}.get(name, type(getattr(cls, name)))
+            kind = type(getattr(cls, name))
             if not isinstance(value, (int, float) if kind is float else kind) or isinstance(value, bool) != (kind is bool):
                 wanted = {str: "text", bool: "true or false"}.get(kind, "a number")
                 raise InputError(f"training: {name} is {value!r}; it must be {wanted}")
             if name == "calibration":
                 if not 0 <= value <= 1:
                     raise InputError(f"training: {name} is {value!r}; it must be from 0 to 1")
+            elif name == "weight_average":
+                if not 0 <= value < 1:
+                    raise InputError(f"training: {name} is {value!r}; it must be from 0 to below 1")
             elif kind in (int, float) and not 0 < value < float("inf"):
                 raise InputError(f"training: {name} is {value!r}; it must be above 0")
         made = cls(**settings)
@@ -232,10 +238,42 @@ def train_epoch(
         batch_loss, batch_labels = update(model, optimizer, sequences, index, settings, generator, device)
         if not np.isfinite(batch_loss):
             raise FloatingPointError(f"the training loss is {batch_loss} at update {first // settings.batch_size + 1}")
+        if settings.weight_average:
+            move_average(optimizer, settings.weight_average)
         total, labels = total + batch_loss, labels + batch_labels
     if not all(bool(torch.isfinite(parameter).all()) for parameter in model.parameters()):
         raise FloatingPointError(f"a weight is not finite after update {-(-len(order) // settings.batch_size)}")
     return total, labels
+
+
+@torch.no_grad()
+def move_average(optimizer: torch.optim.Optimizer, decay: float) -> None:
+    """Move the average of each trained weight, kept beside Adam's moments, towards the weight by 1 − decay.
+
+    In the first n updates the decay is at most n / (n + 9), so that the average soon forgets where training began.
+    """
+    states = {weight: state for weight, state in optimizer.state.items() if "step" in state}
+    for weight, state in states.items():
+        state.setdefault("average", weight.detach().clone())
+    updates = int(next(iter(states.values()))["step"])
+    move = get_ema_multi_avg_fn(min(decay, updates / (updates + 9)))
+    move([state["average"] for state in states.values()], list(states), updates)
+
+
+@contextmanager
+def averaged_weights(optimizer: torch.optim.Optimizer) -> Iterator[None]:
+    """Inside of the block the model has the averages of its weights, where there are any."""
+    averages = {weight: state["average"] for weight, state in optimizer.state.items() if "average" in state}
+    kept = [weight.detach().clone() for weight in averages]
+    try:
+        with torch.no_grad():
+            for weight, average in averages.items():
+                weight.copy_(average)
+        yield
+    finally:
+        with torch.no_grad():
+            for weight, own in zip(averages, kept, strict=True):
+                weight.copy_(own)
 
 
 def validation_ndcg(model: SequenceModel, validation: HeldOut, filter_seen: bool, cutoff: int, device: str) -> float:
@@ -327,10 +365,11 @@ def train(
             raise InputError(f"{error} of epoch {epoch}: lower learning_rate (now {settings.learning_rate}){kept}") from None
         loss, labels = done["loss"] + epoch_loss, done["labels"] + epoch_labels
         if epoch % epochs_per_round == 0 or epoch == settings.maximum_epochs:
-            ndcg = validation_ndcg(model, validation, filter_seen, settings.validation_cutoff, device)
-            is_best = ndcg > max((line.validation_ndcg for line in curve), default=-1.0)
-            if is_best:
-                best_state = copy.deepcopy(model.state_dict())
+            with averaged_weights(optimizer):
+                ndcg = validation_ndcg(model, validation, filter_seen, settings.validation_cutoff, device)
+                is_best = ndcg > max((line.validation_ndcg for line in curve), default=-1.0)
+                if is_best:
+                    best_state = copy.deepcopy(model.state_dict())
             curve.append(Round(epoch, epoch * updates_per_epoch, loss / labels, ndcg, is_best))
             loss, labels = 0.0, 0
         done = {"epoch": epoch, "loss": loss, "labels": labels, "seconds": done["seconds"] + time.monotonic() - start}

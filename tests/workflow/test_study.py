@@ -116,14 +116,46 @@ def test_recommendations_carry_the_ids_of_the_log(finished: Path):
         assert len(row["items"]) == 10 and set(row["items"]) <= set(log["what"])
         assert row["target"] == log.loc[log["who"] == user, "what"].iloc[-1]
         assert (np.diff(row["scores"]) <= 0).all()
-    python = (finished / "README.md").read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
+    python, _ = readme_python(finished)
     user = found.index[0]
     history = log.loc[log["who"] == user, "what"].tolist()[:-1]
-    python = python.replace("ml-100k", "tiny").replace("seed=1", "seed=3").replace('["50", "181", "172"]', repr(history))
-    python = python.replace("count=10", "count=10, filter_seen=False")
-    done = subprocess.run(["python", "-c", python], cwd=finished, env=environment(), text=True, capture_output=True)
+    python = python.replace('["50", "181", "172"]', repr(history)).replace("count=10", "count=10, filter_seen=False")
+    assert str(found.loc[user, "items"].tolist()) in run_python(finished, python)
+
+
+def readme_python(project: Path) -> list[str]:
+    """The README's blocks of Python, for the tiny study."""
+    blocks = (project / "README.md").read_text(encoding="utf-8").split("```python\n")[1:]
+    return [block.split("```")[0].replace("ml-100k", "tiny").replace("seed=1", "seed=3") for block in blocks]
+
+
+def run_python(project: Path, code: str) -> str:
+    """Run lines of Python in a project's folder with its package, and return what they print."""
+    here = {**environment(), "PYTHONPATH": str(project / "src")}
+    done = subprocess.run(["python", "-c", code], cwd=project, env=here, text=True, capture_output=True)
     assert done.returncode == 0, done.stderr
-    assert str(found.loc[user, "items"].tolist()) in done.stdout
+    return done.stdout
+
+
+def test_the_readme_diagnoses_from_python_as_the_workflow_does(finished: Path):
+    """Its lines give the numbers that stand in the workflow's files."""
+    code = "".join(readme_python(finished)).replace("filter_seen=True", "filter_seen=False")
+    printed = run_python(finished, code.replace('"50", "181", "172"', '"item 5", "item 1", "item 2"'))
+    run = finished / "results/tiny/loo/sasrec/seed=3"
+    swept = pd.read_parquet(run / "rescale.parquet").query("part == 'test' and order == 'ordered'")
+    shuffled = pd.read_parquet(run / "shuffle.parquet").query("order == 'partial' and repeat == 0")
+
+    def line(ranks: pd.DataFrame) -> str:
+        ndcg = (1 / np.log2(ranks["target_rank"].where(ranks["target_rank"].between(1, 10)) + 1)).fillna(0).mean()
+        # The workflow keeps the last item's rank for the plain order only.
+        return f"NDCG@10 {ndcg:.4f}, HRLI@10 " + (f"{(ranks['last_rank'] <= 10).mean():.4f}" if "last_rank" in ranks else "")
+
+    lines = dict(re.findall(r"(.*): (NDCG.*)\n", printed))
+    assert lines["as trained"] == line(swept.query("residual_scale == 1.0"))
+    assert lines["residual halved"] == line(swept.query("residual_scale == 0.5"))
+    assert lines["all but last shuffled"].startswith(line(shuffled))
+    mixing = pd.read_parquet(run / "mixing_users.parquet").query("layer == 1 and part == 'Attn'")["latest"].mean()
+    assert float(re.search(r"\[\[\s*(\S+)", printed)[1]) == pytest.approx(mixing, abs=1e-6)
 
 
 def test_models_without_attention_are_named_not_missing(finished: Path):
