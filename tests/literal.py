@@ -187,11 +187,10 @@ def held_out(histories: list[list[int]], targets: list[int], users: list[int] | 
 
 @torch.inference_mode()
 def scores(model: SequenceModel, history: list[int], back: int = 0) -> list[float]:
-    """Scores of items 1, 2, … after one history, alone and without padding; ``back`` drops the newest items the model sees."""
+    """Scores of items 1, 2, … after one history, alone and without padding, read ``back`` positions before the end."""
     kept = history[-model.input_length :]
-    kept = kept[: len(kept) - back]
     length = torch.tensor([len(kept)])
-    hidden = model.eval().encode(torch.tensor([kept]), length)[0, int(model.readout(length))]
+    hidden = model.eval().encode(torch.tensor([kept]), length)[0, int(model.readout(length)) - back]
     return (model.item_vectors() * hidden).sum(dim=1).tolist()
 
 

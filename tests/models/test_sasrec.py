@@ -42,9 +42,10 @@ def normalized(vector, norm):
 
 
 def literal(model, history, order, scale=1.0):
-    """Mission §2 in loops over blocks, positions, heads and sources: one vector per position of one history."""
+    """In loops over blocks, positions, heads and sources: one vector per position of one history, the newest item at the last place."""
     width = SIZE // HEADS
-    stream = [model.embedding.weight[item] * math.sqrt(SIZE) + model.position.weight[place] for place, item in enumerate(history)]
+    places = range(LENGTH - len(history), LENGTH)
+    stream = [model.embedding.weight[item] * math.sqrt(SIZE) + model.position.weight[i] for i, item in zip(places, history, strict=True)]
     if order == "post":
         stream = [normalized(x, model.input_norm) for x in stream]
     for block in model.blocks:
@@ -86,6 +87,11 @@ def test_the_orders_differ():
     pre.load_state_dict({name: tensor for name, tensor in post.state_dict().items() if not name.startswith("input_norm")})
     batch = padded([[1, 2, 3, 4]])
     assert not torch.allclose(post.encode(*batch), pre.encode(*batch), atol=1e-2)
+
+
+def test_the_newest_item_has_the_last_place():
+    """Whatever the length and the padding; of a full input the oldest has the first."""
+    assert model_of().places(torch.tensor([1, 3, LENGTH]), LENGTH).tolist() == [[11] * 12, [9, 10, 11, *[11] * 9], list(range(12))]
 
 
 @pytest.mark.parametrize("order", ["post", "pre"])

@@ -19,7 +19,7 @@ class SequenceModel(nn.Module):
     objective : ``next_item`` (every position predicts the item after it), ``prefix`` (only the last position does, so
         that each prefix is a sample of its own), ``cloze`` (masked items are predicted) or ``counts`` (nothing is
         trained by gradient).
-    reads_prefixes : whether position i holds the prediction made from the items up to i (a causal model), so that
+    reads_prefixes : whether position i holds a prediction made from the items up to i alone (a causal model), so that
         moving the read-out back reads an earlier prediction.
     """
 
@@ -100,6 +100,14 @@ class SequenceModel(nn.Module):
     def input_start(self, length: Tensor) -> Tensor:
         """int64 [B]: the position of ``encode``'s output that belongs to the first item."""
         return torch.zeros_like(length)
+
+    def places(self, length: Tensor, width: int) -> Tensor:
+        """int64 [B, L]: the row of a position table for each position of right-padded inputs.
+
+        The newest item has the last row, whatever the length, as in a left-padded input: so the next item is always predicted from the
+        same place. Padding has the last row, too.
+        """
+        return (self.maximum_length - length[:, None] + torch.arange(width, device=length.device)).clamp(max=self.maximum_length - 1)
 
     def item_vectors(self) -> Tensor:
         """float [items, d]: row i − 1 is item i. Padding and mask have no row, so they cannot be recommended."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
 from lastitem.models.attention import AttentionBlock, AttentionBlocks, BlockTrace
@@ -17,8 +16,8 @@ class SASRec(SequenceModel):
     ``post`` (the order the RecSys '26 paper analyses): E·√d + P → dropout → LN → blocks → LN.
     ``pre`` (2018): E·√d + P → dropout → blocks → LN.
 
-    Inputs are right-padded, so with the causal mask no real position attends to padding. Position 0 is the oldest
-    item kept.
+    Inputs are right-padded, so with the causal mask no real position attends to padding. Positions count from the newest item
+    (:meth:`SequenceModel.places`), as in the left-padded inputs of the original.
     """
 
     def __init__(
@@ -46,7 +45,7 @@ class SASRec(SequenceModel):
     ) -> Tensor:
         """See :meth:`SequenceModel.encode`; the output is [B, L, d]."""
         x = self.embedding(items) * self.embedding.embedding_dim**0.5
-        x = self.input_norm(self.dropout(x + self.position(torch.arange(items.shape[1], device=items.device))))
+        x = self.input_norm(self.dropout(x + self.position(self.places(length, items.shape[1]))))
         return self.output_norm(self.blocks(x, None, residual_scale, trace, at))
 
     def item_vectors(self) -> Tensor:
