@@ -7,10 +7,10 @@ INSTALLED := $(VENV)/.installed
 # Rules call `python`: it must be the environment's.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help environment results test check clean
+.PHONY: help environment results test test-cluster check clean
 
 help: ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
 environment: $(INSTALLED) ## make .venv, install the pinned requirements and this package
 
@@ -33,6 +33,9 @@ results: $(INSTALLED) ## run the study of config.yaml: tables and figures under 
 
 test: $(INSTALLED) check ## run the style checks and all tests
 	python -m pytest
+
+test-cluster: $(INSTALLED) ## run the tests of the cluster profiles on a one-node Slurm (as root; Debian: slurmctld slurmd slurm-client munge)
+	LASTITEM_TEST_CLUSTER=1 python -m pytest tests/slurm
 
 check: $(INSTALLED) ## style of Python and Snakemake files
 	ruff check .

@@ -64,7 +64,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         "training": asdict(settings),
         "run": asdict(this),
         "filter_seen": arguments.filter_seen,
-        "device": place,
+        # Not which of several GPUs: a training may go on on another one.
+        "device": place.split(":")[0],
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
     }

@@ -1,23 +1,33 @@
-"""Where and how torch computes: threads, determinism, and a clear word if the device is not there."""
+"""Where and how torch computes: threads, determinism, a GPU of its own for each job, and a clear word if the device is not there."""
 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import os
+import tempfile
+from pathlib import Path
+from typing import IO
 
 import torch
 
 from lastitem.errors import InputError
 
+# Locks last as long as the process, however it ends.
+_taken: list[IO[str]] = []
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add --device and --threads."""
-    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, …")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda (of several GPUs one that no other job here has), cuda:1, …")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="CPU threads")
 
 
 def configure(arguments: argparse.Namespace) -> str:
     """Set the number of threads, ask for deterministic algorithms, and return the device.
+
+    ``cuda`` without a number takes the first GPU that no other process of this package has taken on this machine (of those that
+    CUDA_VISIBLE_DEVICES names), and the first of all if there are more jobs than GPUs.
 
     Raises
     ------
@@ -28,9 +38,26 @@ def configure(arguments: argparse.Namespace) -> str:
     torch.set_num_threads(arguments.threads)
     torch.use_deterministic_algorithms(True)
     device = torch.device(arguments.device)
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+    count = torch.cuda.device_count() if device.type == "cuda" else 0
+    if device.type == "cuda" and (device.index or 0) >= count:
         raise InputError(
-            f"device {arguments.device!r}: torch {torch.__version__} sees {torch.cuda.device_count()} CUDA devices; "
+            f"device {arguments.device!r}: torch {torch.__version__} sees {count} CUDA devices; "
             "use device=cpu, or install a CUDA build of torch on a machine with a GPU"
         )
-    return str(device)
+    return f"cuda:{_free_of(count)}" if arguments.device == "cuda" and count > 1 else str(device)
+
+
+def _free_of(count: int) -> int:
+    visible = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
+    names = visible if len(visible) == count else [str(index) for index in range(count)]
+    for index, name in enumerate(names):
+        # Kept open as long as the lock is to hold.
+        lock = (Path(tempfile.gettempdir()) / f"lastitem-{os.getuid()}-gpu-{name}.lock").open("w")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            continue
+        _taken.append(lock)
+        return index
+    return 0

@@ -1,0 +1,123 @@
+"""The tiny study through profiles/slurm and profiles/cluster-generic on a real Slurm. Run by `make test-cluster`; takes minutes."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+
+from ..workflow.conftest import copy_project, environment, finished
+from ..workflow.test_study import digests
+from .one_node import SITE, one_node, queue, wait_for, why_not, with_gpu
+
+__all__ = ["finished"]
+
+#: What an administrator would edit, and waits that a real cluster wants longer. The GPU is pretended, so the CPU computes.
+EDITS = {
+    "slurm": {
+        "slurm-status-command": "squeue",
+        "seconds-between-status-checks": 1,
+        "slurm-init-seconds-before-status-checks": 1,
+    },
+    "cluster-generic": {"seconds-between-status-checks": 1},
+}
+SECONDS = 400
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    if os.environ.get("LASTITEM_TEST_CLUSTER") != "1":
+        pytest.skip("the cluster tests start daemons as root, so they run only when asked for: make test-cluster")
+    if lacking := why_not():
+        pytest.skip(f"no one-node Slurm: {lacking}")
+    with one_node(tmp_path_factory.mktemp("slurm")):
+        yield
+    daemons = {process.name() for process in psutil.process_iter()} & {"munged", "slurmctld", "slurmd"}
+    assert not daemons and not any((SITE / name).is_symlink() for name in ("slurm.conf", "gres.conf"))
+
+
+def project_for(folder: Path, profile: str) -> Path:
+    """A project with the tiny study and a profile that is the real one, edited as its comments say."""
+    project = copy_project(folder / "project")
+    text = (project / f"profiles/{profile}/config.yaml").read_text(encoding="utf-8").replace("--partition=gpu", "--partition=main")
+    settings = yaml.safe_load(text) | EDITS[profile] | {"config": ["device=cpu"], "latency-wait": 10}
+    settings["default-resources"] = [
+        line.replace("slurm_partition=gpu", "slurm_partition=main")
+        for line in settings["default-resources"]
+        if not line.startswith("slurm_account")
+    ]
+    settings["set-resources"] = [f"{rule}:gpu=1" for rule in ("train", "decompose")]
+    (project / "profiles/here").mkdir()
+    (project / "profiles/here/config.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
+    return project
+
+
+@contextmanager
+def started(project: Path, *arguments: str, option: str = "--workflow-profile") -> Iterator[subprocess.Popen[str]]:
+    """The study, running; killed at the end of the block if it still does."""
+    command = ["snakemake", "all", option, "profiles/here", "--configfile", "tiny.yaml", *arguments]
+    with (project / "snakemake.log").open("w") as log:
+        process = subprocess.Popen(command, cwd=project, env=environment(), text=True, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+
+
+def said(project: Path) -> str:
+    return (project / "snakemake.log").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("profile", "option"), [("slurm", "--workflow-profile"), ("slurm", "--profile"), ("cluster-generic", "--workflow-profile")]
+)
+def test_the_study_completes_and_equals_a_local_run(cluster: None, finished: Path, tmp_path: Path, profile: str, option: str):
+    """Downloads, tables and figures run here, the rest is submitted; two jobs never hold the one GPU at once."""
+    project, holders, waited = project_for(tmp_path, profile), set(), False
+    with started(project, option=option) as process:
+        end = time.monotonic() + SECONDS
+        while process.poll() is None and time.monotonic() < end:
+            holding = with_gpu("RUNNING", "COMPLETING")
+            assert len(holding) <= 1
+            holders |= set(holding)
+            waited |= bool(holding) and bool(with_gpu("PENDING"))
+            time.sleep(0.2)
+        assert process.wait(timeout=10) == 0, said(project)[-4000:]
+    assert len(holders) >= 3 and waited, "several jobs asked for the GPU at once"
+    assert digests(project, "results/*.csv") == digests(finished, "results/*.csv")
+    rules = set(re.findall(r"^(?:local)?rule (\w+):", said(project), flags=re.MULTILINE))
+    here = set(re.findall(r"^localrule (\w+):", said(project), flags=re.MULTILINE))
+    assert {"download", "table1", "fig1", "page"} <= here
+    assert not here & {"train", "evaluate", "shuffle", "decompose", "rescale"} and "train" in rules
+    assert queue() == []
+
+
+def test_a_cancelled_job_is_tried_again(cluster: None, tmp_path: Path):
+    """scancel of a running training: it is submitted anew and the study completes."""
+    project = project_for(tmp_path, "slurm")
+    with started(project, "--config", 'training={"maximum_epochs":60,"patience":1000}', "--until", "train") as process:
+        wait_for("a running training", lambda: bool(with_gpu("RUNNING")), 120)
+        subprocess.run(["scancel", with_gpu("RUNNING")[0]], check=True, timeout=10)
+        assert process.wait(timeout=SECONDS) == 0, said(project)[-4000:]
+    assert "Trying to restart job" in said(project)
+    assert len(list(project.glob("results/tiny/loo/*/seed=3/model.safetensors"))) == 4
+
+
+def test_ctrl_c_leaves_an_empty_queue(cluster: None, tmp_path: Path):
+    project = project_for(tmp_path, "slurm")
+    with started(project, "--config", 'training={"maximum_epochs":100000,"patience":100000}') as process:
+        wait_for("a running training", lambda: bool(with_gpu("RUNNING")), 120)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) != 0
+    wait_for("an empty queue", lambda: not queue(), 30)
+    assert not list(project.glob("results/tiny/loo/sasrec/seed=3/model.safetensors"))

@@ -1,0 +1,71 @@
+"""Each job its own GPU. No GPU is needed: only how many torch sees is pretended, the processes and their locks are real."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from lastitem import device
+from lastitem.errors import InputError
+
+SOURCE = Path(__file__).resolve().parents[1] / "src"
+JOB = """
+import argparse, sys, torch
+torch.cuda.device_count = lambda: int(sys.argv[1])
+from lastitem import device
+print(device.configure(argparse.Namespace(device=sys.argv[2], threads=1)), flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def job(folder: Path, gpus: int, asked: str = "cuda", visible: str | None = None) -> Iterator[str]:
+    """The device that a process gets, which it keeps until the block ends; then it is killed."""
+    here = {**os.environ, "PYTHONPATH": str(SOURCE), "TMPDIR": str(folder)} | ({"CUDA_VISIBLE_DEVICES": visible} if visible else {})
+    process = subprocess.Popen(
+        [sys.executable, "-c", JOB, str(gpus), asked], env=here, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    try:
+        yield process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_each_job_has_a_gpu_of_its_own_and_a_killed_one_gives_it_back(tmp_path):
+    with job(tmp_path, 2) as second_to_leave:
+        assert second_to_leave == "cuda:0"
+        with job(tmp_path, 2) as other:
+            assert other == "cuda:1"
+            with job(tmp_path, 2) as one_too_many:
+                assert one_too_many == "cuda:0", "more jobs than GPUs share"
+    with job(tmp_path, 2) as again:
+        assert again == "cuda:0"
+
+
+def test_devices_are_those_that_are_visible(tmp_path):
+    """Two jobs of a scheduler that were given different GPUs do not take each other's."""
+    with job(tmp_path, 2, visible="3,5") as first, job(tmp_path, 2, visible="5,3") as second:
+        assert (first, second) == ("cuda:0", "cuda:0"), "3 and 5"
+
+
+@pytest.mark.parametrize(("gpus", "asked"), [(1, "cuda"), (2, "cuda:1"), (2, "cpu")])
+def test_what_leaves_no_choice_is_taken_as_it_is(tmp_path, gpus, asked):
+    with job(tmp_path, gpus, asked) as found:
+        assert found == asked
+    assert not list(tmp_path.glob("*.lock"))
+
+
+@pytest.mark.skipif(device.torch.cuda.is_available(), reason="this machine has a CUDA device")
+@pytest.mark.parametrize("asked", ["cuda", "cuda:1"])
+def test_a_device_that_is_not_there_is_named(asked):
+    with pytest.raises(InputError, match=f"'{asked}'.* sees 0 CUDA devices"):
+        device.configure(argparse.Namespace(device=asked, threads=1))
