@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def prepare(arguments: argparse.Namespace) -> SequenceModel:
-    """Configure torch, and load the model onto the device, ready to predict."""
-    place = device.configure(arguments)
+    """Configure torch, put the device that was taken in place of the one asked for, and load the model onto it, ready to predict."""
+    arguments.device = device.configure(arguments)
     model, _ = load(arguments.weights, arguments.description)
-    return model.to(place)
+    return model.to(arguments.device)
