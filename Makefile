@@ -37,9 +37,10 @@ test: $(INSTALLED) check ## run the style checks and all tests
 test-cluster: $(INSTALLED) ## run the tests of the cluster profiles on a one-node Slurm (as root; Debian: slurmctld slurmd slurm-client munge)
 	LASTITEM_TEST_CLUSTER=1 python -m pytest tests/slurm
 
-check: $(INSTALLED) ## style of Python and Snakemake files
+check: $(INSTALLED) ## style of Python and Snakemake files, types of the library
 	ruff check .
 	ruff format --check .
+	mypy
 	snakefmt --check .
 	snakemake --lint
 

@@ -185,19 +185,19 @@ class TestTiles:
             maximum = int(generator.integers(1, 50))
             kept = np.minimum(length, maximum)
             found = list(tiles(sequences, maximum, "test"))
-            assert sorted(np.concatenate([tile.index[: tile.count] for tile in found]).tolist()) == list(range(len(length)))
+            assert sorted(np.concatenate([tile.cases[: tile.real] for tile in found]).tolist()) == list(range(len(length)))
             for tile in found:
-                assert kept[tile.index].max() <= tile.width <= maximum
-                assert (tile.index[tile.count :] == tile.index[tile.count - 1]).all()
-                assert {min(maximum, width_by_hand(int(n))) for n in kept[tile.index]} == {tile.width}
-                assert rows_of.setdefault(tile.width, len(tile.index)) == len(tile.index)
-            assert (np.diff(np.concatenate([kept[tile.index[: tile.count]] for tile in found])) >= 0).all()
+                assert kept[tile.cases].max() <= tile.width <= maximum
+                assert (tile.cases[tile.real :] == tile.cases[tile.real - 1]).all()
+                assert {min(maximum, width_by_hand(int(n))) for n in kept[tile.cases]} == {tile.width}
+                assert rows_of.setdefault(tile.width, len(tile.cases)) == len(tile.cases)
+            assert (np.diff(np.concatenate([kept[tile.cases[: tile.real]] for tile in found])) >= 0).all()
 
     def test_long_inputs_come_in_fewer_rows(self):
         for length, rows in ((1, 64), (256, 64), (257, 42), (1024, 16), (100_000, 8)):
             sequences = Sequences(np.ones(length, dtype=np.int32), np.array([0]), np.array([length]), np.array([0], dtype=np.int32))
             (tile,) = tiles(sequences, 200_000, "test")
-            assert (len(tile.index), tile.count) == (rows, 1)
+            assert (len(tile.cases), tile.real) == (rows, 1)
 
     def test_tiles_hold_the_same_users_whatever_the_order_of_the_file(self):
         generator = np.random.default_rng(4)
@@ -207,7 +207,7 @@ class TestTiles:
         shuffled = sequences.select(generator.permutation(500))
         for maximum in (3, 100):
             first, second = (
-                [source.user[tile.index].tolist() for tile in tiles(source, maximum, "test")] for source in (sequences, shuffled)
+                [source.user[tile.cases].tolist() for tile in tiles(source, maximum, "test")] for source in (sequences, shuffled)
             )
             assert first == second
 

@@ -27,9 +27,13 @@ class Batch:
 
     def to(self, device: str) -> Batch:
         """The same batch on a device. To a GPU it is copied from pinned memory, while the GPU still works on what came before."""
-        if torch.device(device).type == "cuda":
-            return Batch(*(None if part is None else part.pin_memory().to(device, non_blocking=True) for part in vars(self).values()))
-        return Batch(*(None if part is None else part.to(device) for part in vars(self).values()))
+        pinned = torch.device(device).type == "cuda"
+
+        def move(part: Tensor) -> Tensor:
+            return part.pin_memory().to(device, non_blocking=True) if pinned else part.to(device)
+
+        negative = None if self.negative is None else move(self.negative)
+        return Batch(move(self.items), move(self.length), move(self.labelled), move(self.label), negative)
 
 
 def next_item_batch(sequences: Sequences, index: NDArray[np.int64], maximum_length: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -203,18 +203,18 @@ def _check_names(config: Mapping[str, Any]) -> Iterable[str]:
             yield f"model_settings.{name}: hidden_size {settings['hidden_size']} is not a multiple of heads {settings['heads']}"
     for name, dataset in config["registry"].items():
         for source, entry in dataset["sources"].items():
-            form, place = entry["form"], f"registry.{name}.sources.{source}.form"
+            form, where = entry["form"], f"registry.{name}.sources.{source}.form"
             header, columns = form.get("header", True), dict(form["columns"])
-            wanted, kind = (str, "names") if header else (int, "0-based positions")
-            if not all(isinstance(column, wanted) for column in columns.values()):
-                yield f"{place}.columns: {columns} must be {kind} when header is {header}"
+            wanted = "names" if header else "0-based positions"
+            if not all(isinstance(column, str if header else int) for column in columns.values()):
+                yield f"{where}.columns: {columns} must be {wanted} when header is {header}"
             if "path" in entry and _is_ours(entry["path"], name):
-                where = f"registry.{name}.sources.{source}.path"
-                yield f"{where}: {entry['path']!r} is where the pipeline itself writes; keep the file elsewhere"
+                place = f"registry.{name}.sources.{source}.path"
+                yield f"{place}: {entry['path']!r} is where the pipeline itself writes; keep the file elsewhere"
             if "\\" in form.get("separator", ""):
-                yield f'{place}.separator: {form["separator"]!r} holds a backslash; in YAML a tab is "\\t", in double quotes'
+                yield f'{where}.separator: {form["separator"]!r} holds a backslash; in YAML a tab is "\\t", in double quotes'
             if not _is_encoding(form.get("encoding", "utf-8")):
-                yield f"{place}.encoding: {form['encoding']!r} is not known; utf-8, latin-1, cp1252, gbk are examples"
+                yield f"{where}.encoding: {form['encoding']!r} is not known; utf-8, latin-1, cp1252, gbk are examples"
 
 
 def _read_grid_texts(config: Mapping[str, Any]) -> None:

@@ -184,7 +184,7 @@ def _fetch_package(requirement: str, out: Path) -> None:
             "--only-binary",
             ":all:",
             "--dest",
-            folder,
+            str(folder),
             requirement,
         ]
         done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace")
@@ -293,10 +293,11 @@ def _download(dataset: str, source: Mapping[str, Any], partial: _Partial, out: P
 
     def wait(state: tenacity.RetryCallState) -> float:
         backoff = tenacity.wait_exponential(multiplier=BACKOFF_SECONDS, max=MAXIMUM_BACKOFF_SECONDS)(state)
-        return max(backoff, min(state.outcome.exception().retry_after, MAXIMUM_RETRY_AFTER_SECONDS))
+        return max(backoff, min(getattr(_fault(state), "retry_after", 0), MAXIMUM_RETRY_AFTER_SECONDS))
 
     def say(state: tenacity.RetryCallState) -> None:
-        print(f"{dataset}: {_address(source)}: {state.outcome.exception()}; trying again in {state.next_action.sleep:g} s", file=sys.stderr)
+        seconds = state.next_action.sleep if state.next_action else 0
+        print(f"{dataset}: {_address(source)}: {_fault(state)}; trying again in {seconds:g} s", file=sys.stderr)
 
     def attempt() -> dict[str, Any]:
         resumed = _transfer(dataset, source, partial)
@@ -402,9 +403,13 @@ def _validator(response: requests.Response) -> str | None:
     return tag if tag.startswith('"') else response.headers.get("Last-Modified")
 
 
+def _fault(state: tenacity.RetryCallState) -> BaseException | None:
+    return state.outcome.exception() if state.outcome else None
+
+
 def _changed(response: requests.Response, validator: str | None) -> bool:
     """Whether a server that should have held the file to the validator, but did not, tells so by what it sends."""
-    return bool(validator) and response.headers.get("ETag" if validator.startswith('"') else "Last-Modified", validator) != validator
+    return validator is not None and response.headers.get("ETag" if validator.startswith('"') else "Last-Modified", validator) != validator
 
 
 def _content_range(response: requests.Response) -> tuple[int | None, int | None]:

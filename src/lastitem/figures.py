@@ -7,6 +7,7 @@ import itertools
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Literal
 
 import matplotlib as mpl
 
@@ -25,7 +26,7 @@ from lastitem.summaries import STUDY_COLUMNS, TARGETS, TIE_ORDER_MEASURES
 
 # Okabe & Ito's palette: told apart with any colour vision; line styles and hatches tell them apart in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-LINES = ("-", "--", ":", "-.")
+LINES: tuple[Literal["-", "--", ":", "-."], ...] = ("-", "--", ":", "-.")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 DISPLAY_NAMES = {
     "sasrec": "SASRec",
@@ -420,4 +421,4 @@ def _empty(reason: str) -> Figure:
     return figure
 
 
-mpl.rcParams.update(STYLE)
+mpl.rcParams.update(STYLE)  # type: ignore[arg-type]

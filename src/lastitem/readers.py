@@ -26,7 +26,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal, cast
 
 import numpy as np
 import pyarrow as pa
@@ -148,10 +148,10 @@ def read_batches(path: str | Path, form: Mapping[str, Any], bad: BadRows) -> Ite
 def _unpacked(path: Path, stream: IO[bytes], member: str | None, stack: ExitStack) -> io.BufferedReader:
     """Take off gzip and zip, also one inside the other."""
     while True:
-        buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream, 1 << 20)  # type: ignore[arg-type]
+        buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, stream), 1 << 20)
         magic = buffered.peek(8)[:8]
         if magic.startswith(b"\x1f\x8b"):
-            stream = stack.enter_context(gzip.GzipFile(fileobj=buffered, mode="rb"))
+            stream = cast(IO[bytes], stack.enter_context(gzip.GzipFile(fileobj=buffered, mode="rb")))
         elif magic.startswith((b"PK\x03\x04", b"PK\x05\x06")):
             stream = stack.enter_context(_member_of(path, buffered, member, stack))
         else:
@@ -443,7 +443,7 @@ def _columns(
     line = first.decode("utf-8", errors="replace").rstrip("\r\n")
     if "\r" in line:
         raise InputError(f"{path}: has CR alone at the end of lines; convert it, for example with tr '\\r' '\\n'")
-    quoting = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
     try:
         splits = {
             candidate: next(csv.reader([line], delimiter=candidate, quoting=quoting))
@@ -510,7 +510,8 @@ def _records(
     unseen = set(columns.values())
     first = 1
     while chunk := list(islice(file_lines, _LINES)):
-        lines, values = [], {role: [] for role in columns}
+        lines: list[int] = []
+        values: dict[str, list[Any]] = {role: [] for role in columns}
         for number, line in enumerate(chunk, first):
             text = line.decode("utf-8").strip()
             if not text:

@@ -165,12 +165,12 @@ class Tile(NamedTuple):
 
     Attributes
     ----------
-    index : int64 [rows], the cases; behind the first ``count`` the last one is repeated to fill the shape.
-    count : how many cases there are.   width : padded length.
+    cases : int64 [rows]; behind the first ``real`` the last one is repeated to fill the shape.
+    real : how many cases there are.   width : padded length.
     """
 
-    index: NDArray[np.int64]
-    count: int
+    cases: NDArray[np.int64]
+    real: int
     width: int
 
 

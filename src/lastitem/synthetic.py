@@ -72,8 +72,8 @@ def generate(truth: str, users: int, items: int, events: int, seed: int) -> NDAr
             waiting = waiting[sequence[waiting, step] == sequence[waiting, step - 1]] if step else waiting[:0]
     begin = 1_000_000_000 + generator.integers(365 * 86_400, size=users)
     length = generator.integers(-(-events // 2), events + 1, size=users)
-    user, step = np.nonzero(np.arange(events) < length[:, None])
-    return np.column_stack([user + 1, sequence[user, step] + 1, begin[user] + 3600 * step])
+    user, at = np.nonzero(np.arange(events) < length[:, None])
+    return np.column_stack([user + 1, sequence[user, at] + 1, begin[user] + 3600 * at])
 
 
 def write_log(path: str | Path, truth: str, users: int, items: int, events: int, seed: int) -> None:

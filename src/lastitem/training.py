@@ -347,7 +347,7 @@ def train(
     curve: list[Round] = []
     seconds: list[float] = []
     best_state = copy.deepcopy(model.state_dict())
-    done = {"epoch": 0, "loss": 0.0, "labels": 0, "seconds": 0.0}
+    done: dict[str, Any] = {"epoch": 0, "loss": 0.0, "labels": 0, "seconds": 0.0}
     checkpoint = checkpoint or Checkpoint(None, "")
     if found := checkpoint.load(model, optimizer, generator):
         best_state, values = found

@@ -13,6 +13,7 @@ class Popularity(SequenceModel):
     """Every position's vector is (1), every item's vector is (number of training events)."""
 
     objective = "counts"
+    counts: Tensor
 
     def __init__(self, items: int, *, maximum_length: int = 1) -> None:
         super().__init__(items, maximum_length)
