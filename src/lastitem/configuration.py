@@ -209,8 +209,8 @@ def _check_names(config: Mapping[str, Any]) -> Iterable[str]:
             if not all(isinstance(column, str if header else int) for column in columns.values()):
                 yield f"{where}.columns: {columns} must be {wanted} when header is {header}"
             if "path" in entry and _is_ours(entry["path"], name):
-                place = f"registry.{name}.sources.{source}.path"
-                yield f"{place}: {entry['path']!r} is where the pipeline itself writes; keep the file elsewhere"
+                own_path = f"registry.{name}.sources.{source}.path"
+                yield f"{own_path}: {entry['path']!r} is where the pipeline itself writes; keep the file elsewhere"
             if "\\" in form.get("separator", ""):
                 yield f'{where}.separator: {form["separator"]!r} holds a backslash; in YAML a tab is "\\t", in double quotes'
             if not _is_encoding(form.get("encoding", "utf-8")):
