@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
@@ -25,3 +26,12 @@ def test_conda_environment_installs_the_same_pins():
     (by_pip,) = [entry["pip"] for entry in environment["dependencies"] if isinstance(entry, dict)]
     lines = [line for line in (ROOT / "envs/requirements.txt").read_text().splitlines() if line and not line.startswith("#")]
     assert by_pip == lines
+
+
+@pytest.mark.parametrize("recipe", ["Dockerfile", "apptainer.def"])
+def test_containers_install_the_pins_and_nothing_else(recipe: str):
+    """By the file itself, so that there is nothing to keep equal."""
+    lines = (ROOT / "envs" / recipe).read_text(encoding="utf-8").splitlines()
+    assert any(line.split()[-2:] == ["envs/requirements.txt", "/requirements.txt"] for line in lines)
+    installs = [line for line in lines if " install " in line]
+    assert len(installs) == 1 and installs[0].split("pip ")[1] == "install --no-cache-dir --requirement /requirements.txt"
