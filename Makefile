@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 # Rules call `python`: it must be the environment's.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help environment results test test-cluster check clean
+.PHONY: help environment results test test-cluster check pictures clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -43,6 +43,9 @@ check: $(INSTALLED) ## style of Python and Snakemake files, types of the library
 	mypy
 	snakefmt --check .
 	snakemake --lint
+
+pictures: $(INSTALLED) ## docs/examples/ from results/ of the default study (needs Chromium)
+	python docs/take_pictures.py
 
 clean: ## remove results, logs and Snakemake's records; keeps data/ and .venv
 	rm -rf logs .snakemake
