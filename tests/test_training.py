@@ -128,7 +128,7 @@ def test_cloze_batch_by_hand():
     for row, history in enumerate([histories[0], histories[1], histories[2][-6:]]):
         hidden = [bool(draws[row, place] < 0.4) for place in range(len(history))]
         if not any(hidden):
-            hidden[-1] = True
+            hidden[int(draws[row, : len(history)].argmin())] = True
         some += sum(hidden)
         padding = [0] * (6 - len(history))
         assert items[row].tolist() == [model.mask if hide else item for item, hide in zip(history, hidden, strict=True)] + padding
@@ -137,13 +137,16 @@ def test_cloze_batch_by_hand():
     assert 3 <= some < 13
 
 
-def test_cloze_masks_the_last_item_where_none_was_drawn():
-    """So that every sequence has a label."""
+def test_cloze_masks_any_one_item_where_none_was_drawn():
+    """So that every sequence has a label, and each of its items the same chance to be it."""
     model = BERT4Rec(ITEMS, maximum_length=6, hidden_size=4, mask_probability=1e-12)
-    items, _, masked, label = cloze_batch(sequences_of([[5, 6, 7], [8]]), np.array([0, 1]), model, torch.Generator().manual_seed(0))
-    assert items.tolist() == [[5, 6, model.mask], [model.mask, 0, 0]]
-    assert label.tolist() == [[0, 0, 7], [8, 0, 0]]
-    assert masked.sum(dim=1).tolist() == [1, 1]
+    histories, generator = [[5, 6, 7], [8]] * 3000, torch.Generator().manual_seed(0)
+    items, length, masked, label = cloze_batch(sequences_of(histories), np.arange(6000), model, generator)
+    assert masked.sum(dim=1).tolist() == [1] * 6000
+    assert items[1].tolist() == [model.mask, 0, 0] and label[1].tolist() == [8, 0, 0]
+    assert (masked.nonzero()[:, 1] < length).all()
+    chosen = masked[::2].sum(dim=0)
+    assert chosen.sum() == 3000 and (chosen - 1000).abs().max() < 130, "five standard deviations"
 
 
 def test_cloze_masks_the_configured_share():

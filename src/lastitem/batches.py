@@ -67,7 +67,8 @@ def last_item_batch(model: SequenceModel, sequences: Sequences, index: NDArray[n
 def cloze_batch(
     sequences: Sequences, index: NDArray[np.int64], model: BERT4Rec, generator: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Each item is replaced by the mask with the model's probability; a sequence with none masked has its last masked.
+    """Each item is replaced by the mask with the model's probability; a sequence with none masked has one of its items masked, any of
+    them with equal chance.
 
     Returns
     -------
@@ -75,9 +76,10 @@ def cloze_batch(
     """
     items, length = pad(sequences, index, model.maximum_length)
     real = items != PADDING
-    masked = (torch.rand(items.shape, generator=generator) < model.mask_probability) & real
-    last = torch.arange(items.shape[1]) == (length - 1)[:, None]
-    masked |= last & ~masked.any(dim=1, keepdim=True)
+    draws = torch.rand(items.shape, generator=generator).masked_fill(~real, torch.inf)
+    masked = draws < model.mask_probability
+    lowest = torch.arange(items.shape[1]) == draws.argmin(dim=1, keepdim=True)
+    masked |= lowest & ~masked.any(dim=1, keepdim=True)
     return items.masked_fill(masked, model.mask), length, masked, items.masked_fill(~masked, PADDING)
 
 
