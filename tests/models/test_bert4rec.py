@@ -43,10 +43,7 @@ def gelu(vector):
 def literal(model, codes, scale=1.0):
     """Post-LN BERT blocks in loops: every position reads every position of ``codes``; GELU feed-forward of 2·d."""
     width = SIZE // HEADS
-    places = range(model.maximum_length - len(codes), model.maximum_length)
-    stream = [
-        normalized(model.embedding.weight[code] + model.position.weight[i], model.input_norm) for i, code in zip(places, codes, strict=True)
-    ]
+    stream = [normalized(model.embedding.weight[code] + model.position.weight[i], model.input_norm) for i, code in enumerate(codes)]
     for block in model.blocks:
         attention = block.attention
         assert block.feed_forward.inner.out_features == 2 * SIZE

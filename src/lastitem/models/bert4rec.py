@@ -15,8 +15,9 @@ class BERT4Rec(SequenceModel):
     """Post-LN transformer blocks without a causal mask, GELU feed-forward of inner size 2·d.
 
     The next item is read at a [MASK] appended behind the history, so an input holds at most ``maximum_length`` − 1
-    items. Positions count from the end (:meth:`SequenceModel.places`), so that this mask always has the same one. The embedding
-    has a row for padding (0), the items (1 … items) and the mask (items + 1).
+    items. Positions count from the oldest item: the place that is read then differs from user to user, and what is learned at
+    a place in the middle of longer sequences serves there, too. The embedding has a row for padding (0), the items (1 … items)
+    and the mask (items + 1).
     """
 
     objective = "cloze"
@@ -75,8 +76,9 @@ class BERT4Rec(SequenceModel):
         self, items: Tensor, length: Tensor, *, residual_scale: float = 1.0, trace: list[BlockTrace] | None = None, at: Tensor | None = None
     ) -> Tensor:
         """Encode inputs in which masks already stand: int64 [B, L] → float [B, L, d]."""
-        x = self.dropout(self.input_norm(self.embedding(items) + self.position(self.places(length, items.shape[1]))))
-        real = torch.arange(items.shape[1], device=items.device) < length[:, None]
+        positions = torch.arange(items.shape[1], device=items.device)
+        x = self.dropout(self.input_norm(self.embedding(items) + self.position(positions)))
+        real = positions < length[:, None]
         # Without padding a smaller mask is faster in training; in a ranking it would make the path depend on the other rows.
         allowed = real.new_ones(1, 1, 1, 1) if self.training and bool(real.all()) else real[:, None, None, :]
         return self.output(self.blocks(x, allowed, residual_scale, trace, at))
