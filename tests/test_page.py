@@ -24,6 +24,7 @@ def change(value: float, low: float, high: float) -> pd.Series:
         (change(-29, -37, -20), change(-52, -60, -44), "It uses the order of the items before the last."),
         (change(-6, -14, 2), change(-52, -60, -44), "The last item matters; whether the order before it does, these data do not tell."),
         (change(-8, -10, -6), change(-4, -9, 1), "It uses the order of the items before the last."),
+        (change(-4.7, -8.4, -0.4), change(-52, -60, -44), "It uses the order of the items before the last a little."),
         (change(8, 6, 10), change(-40, -45, -35), "The order of the items before the last misleads it."),
         (change(0, -1, 1), change(1, -2, 3), "It does not mind the order of the history."),
         (change(0, -9, 9), change(1, -2, 3), "These data do not tell."),
@@ -31,7 +32,7 @@ def change(value: float, low: float, high: float) -> pd.Series:
     ],
 )
 def test_verdicts(partial, full, said):
-    """Intervals decide: within ± 5 % is no change, below zero is a loss, all else is not known."""
+    """Intervals decide: within ± 5 % is no change, below zero a loss (a little one within 10 %), all else is not known."""
     assert page.verdict(partial, full) == said
 
 

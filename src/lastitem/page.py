@@ -12,7 +12,7 @@ from typing import Any
 import jinja2
 import pandas as pd
 
-from lastitem.claims import is_small
+from lastitem.claims import SMALL_CHANGE_PERCENT, is_small
 from lastitem.errors import InputError
 from lastitem.summaries import STUDY_COLUMNS
 
@@ -60,7 +60,8 @@ def verdict(partial: pd.Series, full: pd.Series) -> str:
     """What the two shuffles say, each a change in percent with its interval."""
     unmoved = is_small(partial)
     if not unmoved and partial["ci_high"] < 0:
-        return "It uses the order of the items before the last."
+        a_little = " a little" if partial["ci_low"] > -2 * SMALL_CHANGE_PERCENT else ""
+        return f"It uses the order of the items before the last{a_little}."
     if not unmoved and partial["ci_low"] > 0:
         return "The order of the items before the last misleads it."
     if full["ci_high"] < 0:
