@@ -315,8 +315,7 @@ def test_softmax_loss_of_a_model_by_hand():
         found = loss_of(model, [make_batch(model, sequences_of([history]), np.array([0]), 0, torch.Generator())], SOFTMAX)
         expected = 0.0
         for place in range(1, 5):
-            items, length = torch.tensor([history[:place]]), torch.tensor([place])
-            scores = (model.encode(items, length)[0, -1] @ model.item_vectors().T).tolist()
+            scores = (model.encode(torch.tensor([history[:-1]]), torch.tensor([4]))[0, place - 1] @ model.item_vectors().T).tolist()
             expected += math.log(sum(math.exp(score) for score in scores)) - scores[history[place] - 1]
         assert float(found.detach()) == pytest.approx(expected, rel=1e-10)
 

@@ -57,7 +57,7 @@ def test_bfloat16_is_the_plain_path_up_to_its_rounding(architecture, device):
     for name, gradient in of_plain.items():
         # A key's bias shifts all scores of a query alike: its gradient is zero but for rounding.
         if not name.endswith("key.bias"):
-            assert torch.cosine_similarity(gradient.flatten(), of_rounded[name].flatten(), dim=0) > 0.99, name
+            assert torch.cosine_similarity(gradient.flatten(), of_rounded[name].flatten(), dim=0) > 0.97, name
 
 
 @pytest.mark.parametrize("device", DEVICES)
