@@ -50,7 +50,7 @@ def read_csv(path: str | Path) -> pd.DataFrame:
 
 
 def write(table: Table, csv: str | Path, markdown: str | Path, latex: str | Path) -> None:
-    """Write a table in its three forms. The LaTeX needs the packages booktabs and graphicx, a long table longtable as well."""
+    """Write a table in its three forms. The LaTeX needs the packages array, booktabs, graphicx and longtable."""
     write_csv(table.facts, csv)
     bold = table.layout.copy()
     for column, rows in table.best.items():

@@ -101,14 +101,6 @@ class SequenceModel(nn.Module):
         """int64 [B]: the position of ``encode``'s output that belongs to the first item."""
         return torch.zeros_like(length)
 
-    def places(self, length: Tensor, width: int) -> Tensor:
-        """int64 [B, L]: the row of a position table for each position of right-padded inputs.
-
-        The newest item has the last row, whatever the length, as in a left-padded input: so the next item is always predicted from the
-        same place. Padding has the last row, too.
-        """
-        return (self.maximum_length - length[:, None] + torch.arange(width, device=length.device)).clamp(max=self.maximum_length - 1)
-
     def item_vectors(self) -> Tensor:
         """float [items, d]: row i − 1 is item i. Padding and mask have no row, so they cannot be recommended."""
         raise TypeError(f"{type(self).__name__} has no item vectors")

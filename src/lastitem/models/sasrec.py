@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from lastitem.models.attention import AttentionBlock, AttentionBlocks, BlockTrace
@@ -17,7 +18,7 @@ class SASRec(SequenceModel):
     ``pre`` (2018): E·√d + P → dropout → blocks → LN.
 
     Inputs are right-padded, so with the causal mask no real position attends to padding. Positions count from the newest item
-    (:meth:`SequenceModel.places`), as in the left-padded inputs of the original.
+    (:meth:`places`), as in the left-padded inputs of the original.
     """
 
     def __init__(
@@ -47,6 +48,14 @@ class SASRec(SequenceModel):
         x = self.embedding(items) * self.embedding.embedding_dim**0.5
         x = self.input_norm(self.dropout(x + self.position(self.places(length, items.shape[1]))))
         return self.output_norm(self.blocks(x, None, residual_scale, trace, at))
+
+    def places(self, length: Tensor, width: int) -> Tensor:
+        """int64 [B, L]: the row of a position table for each position of right-padded inputs.
+
+        The newest item has the last row, whatever the length, as in a left-padded input: so the next item is always predicted from the
+        same place. Padding has the last row, too.
+        """
+        return (self.maximum_length - length[:, None] + torch.arange(width, device=length.device)).clamp(max=self.maximum_length - 1)
 
     def item_vectors(self) -> Tensor:
         """See :meth:`SequenceModel.item_vectors`."""
