@@ -15,8 +15,7 @@ import psutil
 import pytest
 import yaml
 
-from ..workflow.conftest import copy_project, environment, finished
-from ..workflow.test_study import digests
+from ..workflow.conftest import copy_project, digests, environment, finished
 from .one_node import SITE, one_node, queue, wait_for, why_not, with_gpu
 
 __all__ = ["finished"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import os
 import shutil
 import subprocess
@@ -92,16 +94,36 @@ def planned_rules(output: str) -> dict[str, int]:
     return rules
 
 
+def digests(project: Path, pattern: str) -> dict[str, str]:
+    """Relative path → sha256 of the files that match."""
+    return {str(path.relative_to(project)): hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(project.glob(pattern))}
+
+
+def copy_finished(finished: Path, to: Path) -> Path:
+    """The project with its results, modification times and Snakemake's records; not with another test's lock."""
+    return Path(shutil.copytree(finished, to, ignore=shutil.ignore_patterns("locks")))
+
+
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project whose whole study has run. Tests that change it work on a copy."""
-    project = copy_project(tmp_path_factory.mktemp("study") / "a b" / "é")
-    done = snakemake(project, "all")
-    assert done.returncode == 0, done.stdout[-6000:]
+    """A project whose whole study has run. Tests that change it work on a copy.
+
+    With several test workers the first one that wants it runs it, and the others wait for it.
+    """
+    folder = tmp_path_factory.getbasetemp()
+    shared = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+    project = shared / "study" / "a b" / "é"
+    with (shared / "study.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (shared / "study.finished").exists():
+            assert not project.exists(), "another worker's run of the study has failed"
+            done = snakemake(copy_project(project), "all")
+            assert done.returncode == 0, done.stdout[-6000:]
+            (shared / "study.finished").touch()
     return project
 
 
 @pytest.fixture
 def changed(finished: Path, tmp_path: Path) -> Path:
-    """A copy of the finished project, with modification times and Snakemake's records, for a test to change."""
-    return Path(shutil.copytree(finished, tmp_path / "copy"))
+    """A copy of the finished project for a test to change."""
+    return copy_finished(finished, tmp_path / "copy")

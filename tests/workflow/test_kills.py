@@ -1,4 +1,4 @@
-"""H1: the study killed at any moment, in turn by SIGKILL, SIGTERM and SIGINT; a rerun ends in the same bytes.
+"""Kills and a second run. H1: the study killed at any moment, in turn by SIGKILL, SIGTERM and SIGINT; a rerun ends in the same bytes.
 
 Two rounds by default; LASTITEM_KILL_ROUNDS=20 runs as many. Each round is drawn from its number, so it can be repeated alone.
 """
@@ -15,13 +15,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from .conftest import copy_project, environment, snakemake
-from .test_study import digests
+from .conftest import copy_finished, copy_project, digests, environment, snakemake
 
 ROUNDS = int(os.environ.get("LASTITEM_KILL_ROUNDS", "2"))
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 STEPS = 37
 FILES = ("results/*.csv", "results/**/*.parquet", "results/**/*.safetensors", "results/**/*.json", "results/**/*.png", "data/**/raw")
+
+
+def start_endless_training(project: Path) -> subprocess.Popen[bytes]:
+    """The study with trainings that do not end by themselves, in a process group of its own."""
+    command = ["snakemake", "all", "--configfile", "tiny.yaml", "--config", 'training={"maximum_epochs":100000,"patience":100000}']
+    return subprocess.Popen(
+        command, cwd=project, env=environment(), start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT
+    )
 
 
 @pytest.mark.parametrize("number", range(ROUNDS))
@@ -59,3 +66,52 @@ def test_a_kill_at_any_moment_loses_nothing(finished: Path, tmp_path: Path, numb
     assert {path: hash for pattern in FILES for path, hash in digests(project, pattern).items()} == whole
     assert not list(project.glob("results/**/.*partial*")) and not list(project.glob("data/**/.*partial*"))
     print(f"round {number}: {kind.name} {seconds:.1f} s after {steps} of {STEPS} steps: complete and equal")
+
+
+def test_a_kill_in_training_loses_nothing(finished: Path, tmp_path: Path):
+    """H1: SIGKILL of the whole group while a model trains; `make results` clears the stale lock, waits for nobody, completes."""
+    project = copy_finished(finished, tmp_path / "killed")
+    run = start_endless_training(project)
+    try:
+        deadline = time.monotonic() + 300
+        # Which of the trainings the scheduler takes first is its affair.
+        while not (begun := [log for log in project.glob("logs/train/*.log") if "epoch" in log.read_text()]):
+            assert time.monotonic() < deadline and run.poll() is None
+            time.sleep(0.2)
+    finally:
+        os.killpg(run.pid, signal.SIGKILL)
+        run.wait()
+    for log in begun:
+        assert not (project / f"results/tiny/loo/{log.name.split('.')[2]}/seed=3/model.safetensors").exists()
+    locked = snakemake(project, "all")
+    assert locked.returncode != 0 and "lock" in locked.stdout.lower()
+    command = ["python", "src/wait_for_lock.py"]
+    waited = subprocess.run(command, cwd=project, env=environment(), text=True, capture_output=True, timeout=120)
+    assert waited.returncode == 0 and "clearing the lock" in waited.stdout
+    done = snakemake(project, "all")
+    assert done.returncode == 0, done.stdout[-4000:]
+    assert digests(project, "results/*.csv") == digests(finished, "results/*.csv")
+    assert not list(project.glob("results/**/.*partial*"))
+
+
+def test_two_runs_at_once(finished: Path, tmp_path: Path):
+    """H7: the second Snakemake says that the folder is locked; `make results` would wait for the first one instead."""
+    project = copy_finished(finished, tmp_path / "busy")
+    first = start_endless_training(project)
+    waiting = None
+    try:
+        deadline = time.monotonic() + 300
+        while not list(project.glob(".snakemake/locks/*")):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        second = snakemake(project, "all")
+        assert second.returncode != 0 and "lock" in second.stdout.lower()
+        command = ["python", "-u", "src/wait_for_lock.py"]
+        waiting = subprocess.Popen(command, cwd=project, env=environment(), text=True, stdout=subprocess.PIPE)
+        assert waiting.stdout is not None and str(first.pid) in waiting.stdout.readline()
+        assert waiting.poll() is None
+    finally:
+        os.killpg(first.pid, signal.SIGKILL)
+        first.wait()
+        if waiting is not None:
+            assert waiting.wait(timeout=60) == 0

@@ -1,0 +1,126 @@
+"""What a change reruns and what not, and what stops before any job. Cases H3, H5, H11."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from .conftest import CONFIG, copy_project, planned_rules, snakemake
+
+EVERY_FIGURE_AND_TABLE = {
+    "comparisons",
+    "claims",
+    *(f"table{number}" for number in range(1, 5)),
+    *(f"fig{number}" for number in range(1, 7)),
+}
+
+
+def test_one_figure_makes_only_what_it_needs(tmp_path: Path):
+    """A bare target, cores from the default profile."""
+    fresh = copy_project(tmp_path / "fresh")
+    planned = planned_rules(snakemake(fresh, "-n", "results/fig1.pdf").stdout)
+    assert planned == {"download": 1, "core_filter": 1, "split": 1, "train": 3, "shuffle": 3, "fig1": 1}
+
+
+def test_an_edit_of_the_training_script_reruns_training_and_what_follows(changed: Path):
+    """Convention 1: scripts and the modules they import are inputs."""
+    script = changed / "src/train.py"
+    script.write_text(script.read_text(encoding="utf-8").replace("torch.manual_seed(this.seed)", "torch.manual_seed(this.seed + 1)"))
+    planned = planned_rules(snakemake(changed, "-n", "all").stdout)
+    assert planned["train"] == 4 and planned["evaluate"] == 4 and planned["rescale"] == 3
+    assert "core_filter" not in planned and "split" not in planned and "table1" not in planned
+
+
+def test_an_edit_of_a_module_reruns_what_imports_it(changed: Path):
+    """Figures' style is not the training's business."""
+    module = changed / "src/lastitem/figures.py"
+    module.write_text(module.read_text(encoding="utf-8").replace('"font.size": 9', '"font.size": 10'))
+    planned = planned_rules(snakemake(changed, "-n", "all").stdout)
+    assert set(planned) == {f"fig{number}" for number in range(1, 7)} | {"learning_curve", "page", "all"}
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ("residual_scales=[0.0,1.0]", {"rescale", "table4", "comparisons", "claims", "fig4", "fig5", "fig6"}),
+        ("cutoffs=[1,10]", {"evaluate", "table2", "comparisons", "claims", "fig2"}),
+        ("shuffle_repeats=3", {"shuffle", "comparisons", "claims", "fig1"}),
+        ("map_positions=5", {"decompose", "table3", "claims", "fig3"}),
+        ("seeds=[4]", {"train", "learning_curve", "evaluate", "shuffle", "decompose", "rescale"} | EVERY_FIGURE_AND_TABLE - {"table1"}),
+    ],
+)
+def test_a_changed_setting_reruns_what_depends_on_it(finished: Path, change: str, expected: set[str]):
+    """H3: and nothing else; a λ grid leaves the training alone."""
+    planned = planned_rules(snakemake(finished, "-n", "all", "--config", change).stdout)
+    assert set(planned) - {"all", "page"} == expected
+
+
+def test_a_touched_file_reruns_nothing(changed: Path):
+    """H3: the content decides, not the time."""
+    for path in ("src/train.py", "config.yaml", "results/tiny/loo/train.parquet"):
+        os.utime(changed / path)
+    assert planned_rules(snakemake(changed, "-n", "all").stdout) == {}
+
+
+def test_a_changed_log_reruns_everything(changed: Path):
+    """A user's own file is an input of the download rule."""
+    log = changed / "data/tiny log.csv"
+    log.write_text(log.read_text(encoding="utf-8").replace("item 3,", "item 4,"), encoding="utf-8")
+    planned = planned_rules(snakemake(changed, "-n", "all").stdout)
+    assert planned["download"] == 1 and planned["train"] == 4
+
+
+def test_an_import_outlives_its_origin_and_edits_of_the_downloader(changed: Path):
+    """Snakemake deletes outputs before a rerun: neither a log that has gone nor new code may cost what was imported."""
+    (changed / "data/tiny log.csv").unlink()
+    module = changed / "src/lastitem/downloading.py"
+    module.write_text(module.read_text(encoding="utf-8") + "# a comment\n", encoding="utf-8")
+    assert planned_rules(snakemake(changed, "-n", "all").stdout) == {}
+
+
+def test_an_older_file_in_the_place_of_a_log_is_noticed(changed: Path):
+    log = changed / "data/tiny log.csv"
+    log.write_text(log.read_text(encoding="utf-8").replace("item 3,", "item 4,"), encoding="utf-8")
+    os.utime(log, (1_500_000_000, 1_500_000_000))
+    assert planned_rules(snakemake(changed, "-n", "results/table1.csv").stdout)["download"] == 1
+
+
+@pytest.mark.parametrize("name", ["a {x}.csv", "a } b.csv", "n{input}.csv"])
+def test_h5_braces_in_the_name_of_a_log(tmp_path: Path, name: str):
+    fresh = copy_project(tmp_path / "fresh")
+    (fresh / "data/tiny log.csv").rename(fresh / "data" / name)
+    (fresh / "tiny.yaml").write_text(CONFIG.replace("data/tiny log.csv", f'"data/{name}"'), encoding="utf-8")
+    done = snakemake(fresh, "results/tiny/core/statistics.json")
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert f"(data/{name})" in done.stdout
+
+
+def test_settings_without_influence_rerun_nothing(finished: Path):
+    """The temporal split's quantile is nothing to leave-one-out, nor a seed to what draws nothing."""
+    for change in ("gts={quantile: 0.8}", "data_seed=5"):
+        planned = planned_rules(snakemake(finished, "-n", "all", "--config", change).stdout)
+        assert planned == {"page": 1, "all": 1}, "the page shows the settings"
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ("modles: [sasrec]", ["modles", "sasrec", "did you mean 'models'", "allowed:"]),
+        ("p_core: -1", ["p_core", "-1", "at least 1"]),
+        ("datasets: [ml-10k]", ["datasets", "'ml-10k'", "did you mean 'ml-100k'", "allowed: ml-100k"]),
+        ("registry: {mine: {path: data/mine/raw, columns: {user: u, item: i, timestamp: t}}}", ["data/mine/raw", "pipeline itself writes"]),
+        ("registry: {mine: {path: a.csv, seperator: ';'}}", ["'seperator'", "did you mean 'separator'", "'columns' is missing"]),
+        ("device: ${calc:__import__('os').system('touch pwned')}", ["device", "pwned", "must match"]),
+    ],
+)
+def test_a_wrong_config_stops_before_any_job(tmp_path: Path, config: str, told: list[str]):
+    """Key, value and what is allowed are named; H11: nothing in a config is evaluated."""
+    fresh = copy_project(tmp_path / "fresh")
+    (fresh / "wrong.yaml").write_text(config)
+    done = snakemake(fresh, "all", configfile="wrong.yaml")
+    assert done.returncode != 0
+    for words in told:
+        assert words in done.stdout
+    assert "Traceback" not in done.stdout and not (fresh / "results").exists() and not (fresh / "pwned").exists()

@@ -1,0 +1,82 @@
+"""Whole runs of other studies on the tiny log: a second machine, a grid, ties, left-out runs, one model alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from .conftest import copy_project, digests, planned_rules, snakemake
+
+
+def test_two_runs_give_the_same_bytes(finished: Path, tmp_path: Path):
+    """Same config, same seed, same machine: equal tables, figures and result files, also with another number of cores."""
+    other = copy_project(tmp_path / "other")
+    done = snakemake(other, "--cores", "1", "all")
+    assert done.returncode == 0, done.stdout[-6000:]
+    for pattern in ("results/*.*", "results/*/*/*.parquet", "results/*/*/*/*/*"):
+        assert digests(other, pattern) == digests(finished, pattern)
+
+
+def test_a_grid_is_chosen_on_validation_with_the_first_seed(changed: Path):
+    """Each point trained once, the best on validation taken: its own model for the first seed, its settings for the others."""
+    grid = "model_settings={gru4rec: {grid: {hidden_size: [4, 8], dropout: [0.0, 0.5]}}}"
+    arguments = ("results/table2.csv", "--config", grid, "seeds=[3,4]", "models=[gru4rec]", "baselines=[]")
+    planned = planned_rules(snakemake(changed, "-n", *arguments).stdout)
+    assert (planned["train_grid_point"], planned["choose"], planned["train"]) == (4, 1, 2)
+    done = snakemake(changed, *arguments)
+    assert done.returncode == 0, done.stdout[-4000:]
+    model = changed / "results/tiny/loo/gru4rec"
+    choice = json.loads((model / "choice.json").read_text(encoding="utf-8"))
+    curves = {path.parts[-3]: pd.read_csv(path)["validation_ndcg"].max() for path in model.glob("grid/*/seed=3/learning_curve.csv")}
+    assert choice["validation_ndcg"] == pytest.approx(curves) and len(curves) == 4
+    assert choice["point"] == max(choice["validation_ndcg"], key=lambda name: choice["validation_ndcg"][name])
+    taken = model / "grid" / choice["point"] / "seed=3/model.safetensors"
+    assert taken.read_bytes() == (model / "seed=3/model.safetensors").read_bytes()
+    other = json.loads((model / "seed=4/model.json").read_text(encoding="utf-8"))["settings"]
+    assert {key: other[key] for key in choice["settings"]} == choice["settings"]
+    assert planned_rules(snakemake(changed, "-n", *arguments).stdout) == {}
+
+
+@pytest.mark.parametrize("model", ["gru4rec", "bert4rec"])
+def test_a_study_without_an_answer_to_some_questions_completes(changed: Path, model: str):
+    """No attention, or no earlier prediction to go back to: tables say n/a, figures say why they are empty."""
+    done = snakemake(changed, "all", "--config", f"models=[{model}]", "baselines=[]")
+    assert done.returncode == 0, done.stdout[-4000:]
+    assert f"| {model}" in (changed / "results/table4.md").read_text(encoding="utf-8")
+
+
+def test_the_tie_order_study(changed: Path):
+    """The log with two orders of its ties and one of its own file: three cores of one download, own trainings, table5 and fig7."""
+    log = pd.read_csv(changed / "data/tiny log.csv")
+    log.assign(when=log["when"] // 200 * 200).to_csv(changed / "data/tiny log.csv", index=False)
+    study = "tie_order={datasets: [tiny], splits: [loo], models: [sasrec], draws: 2}"
+    arguments = ("results/table5.csv", "results/fig7.pdf", "--config", study, "seeds=[3,4]", "map_positions=4")
+    planned = planned_rules(snakemake(changed, "-n", *arguments).stdout)
+    assert {name: planned[name] for name in ("download", "core_filter", "train")} == {"download": 1, "core_filter": 3, "train": 6}
+    done = snakemake(changed, *arguments)
+    assert done.returncode == 0, done.stdout[-4000:]
+    table = pd.read_csv(changed / "results/table5.csv")
+    assert set(table["dataset"]) == {"tiny"} and len(table) == 2 * 3 * 5
+    assert table.groupby("ties")["seeds"].unique().map(list).to_dict() == {"item": [2], "random": [4]}
+    cores = {
+        name: pd.read_parquet(changed / f"results/tiny.ties-{name}/core/interactions.parquet") for name in ("item", "random-1", "random-2")
+    }
+    assert len({tuple(core["item"]) for core in cores.values()}) == 3, "three orders"
+    assert len({tuple(sorted(zip(core["user"], core["item"], strict=True))) for core in cores.values()}) == 1, "of the same events"
+
+
+def test_runs_that_are_left_out(changed: Path):
+    """`exclude` is heeded by training, tables and figures; what is left of an uneven study completes."""
+    left_out = "exclude=[{model: gru4rec, split: gts}, {model: [sasrec, popularity], seed: 4}]"
+    arguments = ("all", "--config", "splits=[loo, gts]", "seeds=[3,4]", "models=[sasrec, gru4rec]", left_out)
+    assert planned_rules(snakemake(changed, "-n", *arguments).stdout)["train"] == 6 - 3, "three are there from the study before"
+    done = snakemake(changed, *arguments)
+    assert done.returncode == 0, done.stdout[-4000:]
+    table = pd.read_csv(changed / "results/table2.csv").query("metric == 'ndcg' and cutoff == 10")
+    wanted = {("loo", "sasrec"): 1, ("gts", "sasrec"): 1, ("loo", "gru4rec"): 2, ("loo", "popularity"): 1, ("gts", "popularity"): 1}
+    assert table.set_index(["split", "model"])["seeds"].to_dict() == wanted
+    bars = pd.read_csv(changed / "results/fig1.csv")
+    assert set(zip(bars["split"], bars["model"], strict=True)) == {study for study in wanted if study[1] != "popularity"}
