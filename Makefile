@@ -1,5 +1,7 @@
 # The two commands of the README: `make results` and `make test`. Both set up what they need.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
+# Or envs/requirements.lock: indirect dependencies pinned too, and every file checked by its hash.
+REQUIREMENTS ?= envs/requirements.txt
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -15,11 +17,11 @@ help: ## list the targets
 environment: $(INSTALLED) ## make .venv, install the pinned requirements and this package
 
 # Marked ready only when the whole install has ended well, so a killed install is done again.
-$(READY): envs/requirements.txt
+$(READY): $(REQUIREMENTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "make: Python 3.11 or newer is needed; name one: make PYTHON=/path/to/python $(MAKECMDGOALS)" >&2; exit 1; }
 	$(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/python -m pip install --disable-pip-version-check --quiet -r envs/requirements.txt
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet -r $(REQUIREMENTS)
 	touch $@
 
 # Editable, so that it is installed once; only for use from Python: the workflow runs the scripts where they lie.

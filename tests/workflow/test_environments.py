@@ -28,6 +28,15 @@ def test_conda_environment_installs_the_same_pins():
     assert by_pip == lines
 
 
+def test_the_lock_holds_the_same_pins_and_a_hash_of_every_package():
+    """An upgrade without a new lock fails here."""
+    lines = [line for line in (ROOT / "envs/requirements.txt").read_text().splitlines() if line and not line.startswith("#")]
+    packages = re.split(r"^(?=[a-z])", (ROOT / "envs/requirements.lock").read_text(), flags=re.MULTILINE)[1:]
+    assert {package.split()[0] for package in packages} >= set(lines)
+    for package in packages:
+        assert re.fullmatch(r"[a-z0-9-]+==[\w.]+( ; [^\\]+)? \\\n(    --hash=sha256:[0-9a-f]{64}( \\)?\n)+", package), package[:200]
+
+
 @pytest.mark.parametrize("recipe", ["Dockerfile", "apptainer.def"])
 def test_containers_install_the_pins_and_nothing_else(recipe: str):
     """By the file itself, so that there is nothing to keep equal."""
