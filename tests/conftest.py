@@ -1,7 +1,9 @@
-"""The order of the tests."""
+"""The order of the tests, and a disk to fill."""
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,3 +16,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The long ones first, so that the workers end at about the same time."""
     here = Path(__file__).parent
     items.sort(key=lambda item: item.path.relative_to(here).parts[0] not in LONG)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
+    """Mount a disk of so many KiB; root alone may."""
+    disk = tmp_path / "disk"
+
+    def mount(kibibytes: int) -> Path:
+        disk.mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", f"size={kibibytes}k", "tmpfs", str(disk)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"a small disk cannot be mounted here: {done.stderr.strip()}")
+        return disk
+
+    yield mount
+    if disk.is_mount():
+        subprocess.run(["umount", str(disk)], check=True)

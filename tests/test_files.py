@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -30,7 +31,18 @@ def main(argv):
             raise InputError("the second half is missing")
         if sys.argv[2] == "fail":
             raise RuntimeError("a fault of the program")
+        if sys.argv[2] == "fill":
+            aside.write_bytes(bytes(1_000_000))
         time.sleep(600)
+
+run(main)
+"""
+ALLOCATE = """
+import sys
+from lastitem.errors import run
+
+def main(argv):
+    __import__(sys.argv[1]).empty(10**15)
 
 run(main)
 """
@@ -201,3 +213,39 @@ assert read_parquet(sys.argv[1]).num_rows == 100_000
 assert os.listdir("/proc/self/task") == before
 """
     subprocess.run([sys.executable, "-c", count, tmp_path / "a.parquet"], check=True, env={**os.environ, "PYTHONPATH": str(SOURCE)})
+
+
+def test_a_full_disk_is_named_with_the_file_and_the_remedy(small_disk):
+    path = small_disk(64) / "new" / "table.parquet"
+    process = start(path, "fill")
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert stderr == (
+        f"-c: error: {path}: cannot be written: No space left on device;"
+        " make room and run again: what is complete is kept, and a training goes on from its last epoch\n"
+    )
+    assert names(path.parent) == []
+
+
+def test_a_folder_that_cannot_be_written_to_is_named(small_disk):
+    disk = small_disk(64)
+    (disk / "kept").write_text("kept")
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    for path in (disk / "table.json", disk / "new" / "table.json"):
+        with pytest.raises(InputError, match=r"table\.json: cannot be written: Read-only file system; .*--directory"):
+            write_json(path, {})
+    assert names(disk) == ["kept"]
+
+
+def test_a_file_that_the_block_cannot_read_is_not_taken_for_the_one_it_writes(tmp_path):
+    with pytest.raises(PermissionError), write_aside(tmp_path / "a.json"):
+        raise PermissionError(errno.EACCES, "Permission denied", "/elsewhere/b.json")
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_a_lack_of_memory_is_said_in_one_line(library):
+    command = [sys.executable, "-c", ALLOCATE, library]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(SOURCE)}, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("-c: error: out of memory (") and "training.batch_size" in done.stderr

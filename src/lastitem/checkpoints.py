@@ -63,7 +63,7 @@ class Checkpoint:
         # Copies, because tensors that share memory cannot be written.
         tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
         with write_aside(self.path) as aside:
-            safetensors.torch.save_file(tensors, aside, {"key": self.key, "values": json.dumps(dict(values))})
+            aside.write_bytes(safetensors.torch.save(tensors, {"key": self.key, "values": json.dumps(dict(values))}))
 
     def load(
         self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, generator: torch.Generator

@@ -13,7 +13,7 @@ class InputError(Exception):
 
 
 def run(main: Callable[[Sequence[str] | None], None]) -> None:
-    """Run a script's ``main``; an :class:`InputError` ends it with one clear line and exit status 1.
+    """Run a script's ``main``; an :class:`InputError` or a lack of memory ends it with one clear line and exit status 1.
 
     Anything else is a fault of this program and keeps its traceback.
     """
@@ -22,6 +22,20 @@ def run(main: Callable[[Sequence[str] | None], None]) -> None:
     try:
         main(None)
     except InputError as error:
-        script = os.path.basename(sys.argv[0])
-        print(f"{script}: error: {error}", file=sys.stderr)
-        sys.exit(1)
+        _end(str(error))
+    except (MemoryError, RuntimeError) as error:
+        if not is_lack_of_memory(error):
+            raise
+        first = str(error).strip().partition("\n")[0] or "no memory"
+        _end(f"out of memory ({first}); run fewer jobs at once (--cores), lower training.batch_size, or take a machine with more")
+
+
+def is_lack_of_memory(error: Exception) -> bool:
+    """Whether Python's, numpy's, pyarrow's or torch's own error says that no memory was left, on the CPU or on a GPU."""
+    # torch is not imported for its OutOfMemoryError: most scripts do without it.
+    return isinstance(error, MemoryError) or any(sign in str(error) for sign in ("can't allocate memory", "out of memory"))
+
+
+def _end(message: str) -> None:
+    print(f"{os.path.basename(sys.argv[0])}: error: {message}", file=sys.stderr)
+    sys.exit(1)

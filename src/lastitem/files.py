@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Iterator
@@ -14,6 +15,18 @@ import pyarrow.parquet
 
 from lastitem.errors import InputError
 
+#: What the system says when a file cannot be written → what to do.
+REMEDIES = {
+    **dict.fromkeys(
+        (errno.ENOSPC, errno.EDQUOT),
+        "make room and run again: what is complete is kept, and a training goes on from its last epoch",
+    ),
+    **dict.fromkeys(
+        (errno.EACCES, errno.EPERM, errno.EROFS),
+        "run in a folder that you may write to, or name one: snakemake --directory FOLDER",
+    ),
+}
+
 
 @contextmanager
 def write_aside(path: str | os.PathLike[str]) -> Iterator[Path]:
@@ -22,20 +35,30 @@ def write_aside(path: str | os.PathLike[str]) -> Iterator[Path]:
     The temporary name carries the process id, so that two processes never write the same one, and keeps the
     suffix of ``path``, by which some writers choose their format. Leftovers of processes that were killed are
     removed on the way.
+
+    Raises
+    ------
+    InputError if the disk is full or the folder cannot be written to; it names ``path``.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     prefix = f".{path.name}."
-    for leftover in path.parent.glob(f"{_escape_glob(prefix)}*.partial{_escape_glob(path.suffix)}"):
-        process = leftover.name[len(prefix) :].split(".")[0]
-        if process.isdigit() and not _is_running(int(process)):
-            leftover.unlink(missing_ok=True)
     aside = path.with_name(f"{prefix}{os.getpid()}.partial{path.suffix}")
     try:
-        yield aside
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for leftover in path.parent.glob(f"{_escape_glob(prefix)}*.partial{_escape_glob(path.suffix)}"):
+            process = leftover.name[len(prefix) :].split(".")[0]
+            if process.isdigit() and not _is_running(int(process)):
+                leftover.unlink(missing_ok=True)
+        try:
+            yield aside
+            os.replace(aside, path)
+        finally:
+            aside.unlink(missing_ok=True)
+    except OSError as error:
+        # A file with another name is one that the block reads.
+        if error.errno not in REMEDIES or error.filename not in (None, os.fspath(aside), *map(os.fspath, path.parents)):
+            raise
+        raise InputError(f"{path}: cannot be written: {error.strerror}; {REMEDIES[error.errno]}") from None
 
 
 def write_parquet(path: str | os.PathLike[str], table: pa.Table) -> None:

@@ -57,7 +57,7 @@ def save(model: SequenceModel, description: Mapping[str, Any], weights: str | Pa
     """Write the weights (safetensors) and the description (JSON), each aside and renamed."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     with write_aside(weights) as aside:
-        safetensors.torch.save_file(tensors, aside)
+        aside.write_bytes(safetensors.torch.save(tensors))
     write_json(json, dict(description))
 
 
