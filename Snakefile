@@ -19,6 +19,10 @@ include: "workflow/rules/diagnose.smk"
 include: "workflow/rules/report.smk"
 
 
+onerror:
+    print(after_failure(log), file=sys.stderr)
+
+
 rule all:
     default_target: True
     input:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fileinput
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+
+MORE_MEMORY = "Run fewer jobs at once (--cores), lower training.batch_size, or take a machine with more memory."
 
 
 class InputError(Exception):
@@ -27,7 +30,19 @@ def run(main: Callable[[Sequence[str] | None], None]) -> None:
         if not is_lack_of_memory(error):
             raise
         first = str(error).strip().partition("\n")[0] or "no memory"
-        _end(f"out of memory ({first}); run fewer jobs at once (--cores), lower training.batch_size, or take a machine with more")
+        _end(f"out of memory ({first}). {MORE_MEMORY}")
+
+
+def after_failure(logs: Iterable[str]) -> str:
+    """What Snakemake's own logs of a failed run do not say: what ended a job that was killed, and what running again will do."""
+    with fileinput.input(logs, encoding="utf-8", errors="replace") as lines:
+        killed = any(line.rstrip().endswith("returned non-zero exit status 137.") for line in lines)
+    why = (
+        f"A job was killed from outside (signal 9): so ends a process when the system has no memory left. {MORE_MEMORY}\n" if killed else ""
+    )
+    return (
+        f"{why}Run the same command again when the cause is mended: what is complete is kept, and a training goes on from its last epoch."
+    )
 
 
 def is_lack_of_memory(error: Exception) -> bool:

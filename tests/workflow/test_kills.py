@@ -11,8 +11,10 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import IO
 
 import numpy as np
+import psutil
 import pytest
 
 from .conftest import copy_finished, copy_project, digests, environment, snakemake
@@ -23,12 +25,10 @@ STEPS = 37
 FILES = ("results/*.csv", "results/**/*.parquet", "results/**/*.safetensors", "results/**/*.json", "results/**/*.png", "data/**/raw")
 
 
-def start_endless_training(project: Path) -> subprocess.Popen[bytes]:
+def start_endless_training(project: Path, log: IO[str] | int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
     """The study with trainings that do not end by themselves, in a process group of its own."""
     command = ["snakemake", "all", "--configfile", "tiny.yaml", "--config", 'training={"maximum_epochs":100000,"patience":100000}']
-    return subprocess.Popen(
-        command, cwd=project, env=environment(), start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT
-    )
+    return subprocess.Popen(command, cwd=project, env=environment(), start_new_session=True, stdout=log, stderr=subprocess.STDOUT)
 
 
 @pytest.mark.parametrize("number", range(ROUNDS))
@@ -92,6 +92,28 @@ def test_a_kill_in_training_loses_nothing(finished: Path, tmp_path: Path):
     assert done.returncode == 0, done.stdout[-4000:]
     assert digests(project, "results/*.csv") == digests(finished, "results/*.csv")
     assert not list(project.glob("results/**/.*partial*"))
+
+
+def test_a_killed_job_is_explained(tmp_path: Path):
+    """The process of a training alone is killed, as a system without memory would: Snakemake says which rule, we why and what to do."""
+    project = copy_project(tmp_path / "killed")
+    with (project / "snakemake.log").open("w") as stream:
+        run = start_endless_training(project, stream)
+        try:
+            deadline = time.monotonic() + 300
+            while not any("epoch" in log.read_text() for log in project.glob("logs/train/*.log")):
+                assert time.monotonic() < deadline and run.poll() is None
+                time.sleep(0.2)
+            for process in psutil.Process(run.pid).children(recursive=True):
+                if "src/train.py" in process.cmdline():
+                    process.kill()
+            assert run.wait(timeout=120) != 0
+        finally:
+            if run.poll() is None:
+                os.killpg(run.pid, signal.SIGKILL)
+    said = (project / "snakemake.log").read_text(encoding="utf-8")
+    assert "Error in rule train" in said and "killed from outside (signal 9)" in said
+    assert "lower training.batch_size" in said and "a training goes on from its last epoch" in said
 
 
 def test_two_runs_at_once(finished: Path, tmp_path: Path):

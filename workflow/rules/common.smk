@@ -12,7 +12,7 @@ from snakemake.exceptions import WorkflowError
 sys.path.insert(0, str(Path(workflow.basedir) / "src"))
 
 from lastitem.configuration import check, study_runs, tie_order_runs
-from lastitem.errors import InputError
+from lastitem.errors import InputError, after_failure
 from lastitem.imports import imported_modules
 from lastitem.origins import fingerprints
 
