@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from .conftest import copy_project, digests, planned_rules, snakemake
+from .conftest import copy_project, digests, environment, planned_rules, snakemake
 
 
 def test_two_runs_give_the_same_bytes(finished: Path, tmp_path: Path):
@@ -80,3 +82,27 @@ def test_runs_that_are_left_out(changed: Path):
     assert table.set_index(["split", "model"])["seeds"].to_dict() == wanted
     bars = pd.read_csv(changed / "results/fig1.csv")
     assert set(zip(bars["split"], bars["model"], strict=True)) == {study for study in wanted if study[1] != "popularity"}
+
+
+def test_another_users_read_only_copy_works_in_a_folder_of_ones_own(finished: Path, tmp_path: Path):
+    """`--snakefile` and `--directory`: nothing is written beside the sources, and the numbers are the same."""
+    source, folder = copy_project(tmp_path / "source é"), tmp_path / "own folder"
+    folder.mkdir()
+    (source / "data").rename(folder / "data")
+    (source / "tiny.yaml").rename(folder / "tiny.yaml")
+    before = {path: path.stat().st_mtime_ns for path in source.rglob("*")}
+    subprocess.run(["chmod", "-R", "a-w", str(source)], check=True)
+    command = ["snakemake", "--snakefile", str(source / "Snakefile"), "--directory", str(folder), "--configfile", str(folder / "tiny.yaml")]
+    if os.geteuid() == 0:
+        # Root writes anywhere, unless it gives that up and the files are another user's.
+        subprocess.run(["chown", "-R", "65534", str(source)], check=True)
+        command = ["setpriv", "--inh-caps=-all", "--bounding-set=-all", *command]
+    targets = ["results/table1.csv", "results/fig1.csv"]
+    done = subprocess.run(
+        [*command, "--", *targets], cwd=folder, env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    subprocess.run(["chmod", "-R", "u+w", str(source)], check=True)
+    assert done.returncode == 0, done.stdout[-4000:]
+    for target in targets:
+        assert (folder / target).read_bytes() == (finished / target).read_bytes()
+    assert {path: path.stat().st_mtime_ns for path in source.rglob("*")} == before
