@@ -21,7 +21,7 @@ import safetensors.torch
 import torch
 
 import train as script
-from lastitem import training
+from lastitem import checkpoints, training
 from lastitem.checkpoints import Checkpoint, key_of
 from lastitem.errors import InputError
 from lastitem.losses import LOSSES
@@ -294,16 +294,22 @@ def test_a_state_that_cannot_be_written_leaves_the_one_before(killed, expected, 
     assert outputs(disk) == expected
 
 
-def rewritten(change):
-    """Damage a state inside: ``change`` gets its tensors and metadata; the file is a sound one of its format."""
+def rewritten(change, sealed=True):
+    """Damage a state inside: ``change`` gets its tensors and metadata; the file is a sound one of its format, ``sealed`` anew or not."""
 
     def damage(content):
         tensors = safetensors.torch.load(content)
         metadata = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
         change(tensors, metadata)
+        if sealed:
+            metadata["digest"] = checkpoints._digest(tensors, metadata.get("values", ""))
         return safetensors.torch.save(tensors, metadata)
 
     return damage
+
+
+def flipped(content, place):
+    return content[:place] + bytes([content[place] ^ 16]) + content[place + 1 :]
 
 
 DAMAGES = {
@@ -316,6 +322,10 @@ DAMAGES = {
     "zeros": lambda content: bytes(len(content)),
     "a header without end": lambda content: (2**62).to_bytes(8, "little") + content[8:],
     "text": lambda content: b"not a state\n" * 50,
+    "a bit flipped in the middle": lambda content: flipped(content, len(content) // 2),
+    "a bit flipped near the end": lambda content: flipped(content, len(content) - 9),
+    "another epoch": rewritten(lambda tensors, metadata: metadata.update(values=metadata["values"].replace("2", "1")), sealed=False),
+    "random states of zeros": rewritten(lambda tensors, metadata: tensors["random.cpu"].zero_(), sealed=False),
     "pickle": lambda content: pickle.dumps({"model": [1, 2, 3]}),
     "no values": rewritten(lambda tensors, metadata: metadata.pop("values")),
     "values cut": rewritten(lambda tensors, metadata: metadata.update(values=metadata["values"][:-5])),

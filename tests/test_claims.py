@@ -60,7 +60,8 @@ def test_all_hold():
         "last item only": "+1.0 % [+0.0, +2.0]",
         "order matters": "-40.0 % [-41.0, -39.0]",
         "last-item privilege": "0.800 [0.790, 0.810] against 0.100 [0.090, 0.110]",
-        "residual dominance": "block 1: 0.300 of 0.900; block 2: 0.200 of 0.900",
+        "residual dominance": "block 1: 0.300 [0.290, 0.310] of 0.900 [0.890, 0.910]; "
+        "block 2: 0.200 [0.190, 0.210] of 0.900 [0.890, 0.910]",
         "dependence on λ": "0.800 (λ 1) to 0.100 (λ 0), at every step",
         "mixing on λ": "block 1: 0.300 (λ 1) to 0.900 (λ 0), at every step",
         "recovery": "0.100 to 0.300 (λ 0) of the recoverable targets",
@@ -70,11 +71,12 @@ def test_all_hold():
 @pytest.mark.parametrize(
     ("claim", "changed"),
     [
-        ("last item only", {"partial": -4.5}),
+        ("last item only", {"partial": -6.5}),
         ("last item only", {"partial": 7.0}),
         ("order matters", {"full": -0.5}),
-        ("last-item privilege", {"last": 0.2, "before": 0.1}),
-        ("residual dominance", {"normalized": (0.3, 0.89)}),
+        ("order matters", {"full": 7.0}),
+        ("last-item privilege", {"last": 0.15, "before": 0.1}),
+        ("residual dominance", {"normalized": (0.3, 0.93)}),
         ("dependence on λ", {"rate": (0.8, 0.81, 0.1)}),
         ("dependence on λ", {"rate": (0.8, 0.8, 0.1)}),
         ("mixing on λ", {"ratio": (0.3, 0.3, 0.9)}),
@@ -83,9 +85,29 @@ def test_all_hold():
     ],
 )
 def test_each_can_fail(claim, changed):
-    """An interval that reaches over the bound, one block of two, one step of the way: and nothing else changes."""
+    """An interval on the other side of the bound, one block of two, one step of the way: and nothing else changes."""
     found = verdicts(**study(**changed))
     assert found["holds"].to_dict() == {name: "no" if name == claim else "yes" for name in CLAIMS}
+
+
+@pytest.mark.parametrize(
+    ("claim", "changed"),
+    [
+        ("last item only", {"partial": -4.5}),
+        ("last item only", {"partial": 5.5}),
+        ("order matters", {"full": -0.5, "wide": 9.0}),
+        ("last-item privilege", {"last": 0.2, "before": 0.1}),
+        ("residual dominance", {"normalized": (0.3, 0.89)}),
+    ],
+)
+def test_an_interval_over_the_bound_decides_nothing(claim, changed):
+    wide = changed.pop("wide", None)
+    summaries = study(**changed)
+    if wide:
+        full = summaries["effects"]["order"] == "full"
+        summaries["effects"].loc[full, "ci_low"], summaries["effects"].loc[full, "ci_high"] = -wide, wide
+    found = verdicts(**summaries)
+    assert found["holds"].to_dict() == {name: "undecided" if name == claim else "yes" for name in CLAIMS}
 
 
 def test_a_step_against_the_claim_is_shown():

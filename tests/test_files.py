@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from lastitem.errors import InputError
-from lastitem.files import read_json, write_aside, write_json, write_parquet
+from lastitem.files import read_json, read_parquet, write_aside, write_json, write_parquet
 
 SOURCE = Path(__file__).resolve().parents[1] / "src"
 
@@ -199,6 +199,25 @@ def test_a_damaged_json_file_is_named_with_its_line(tmp_path):
     path.write_text('{"a": 1,\n"b": }', encoding="utf-8")
     with pytest.raises(InputError, match=r"a\.json:2: not JSON"):
         read_json(path)
+
+
+def test_a_damaged_parquet_file_is_never_read_as_another(tmp_path):
+    """Cut or with one bit flipped, drawn places: an error with the name and the remedy, or, where it makes no difference, the table."""
+    path, random = tmp_path / "a.parquet", np.random.default_rng(4)
+    table = pa.table({"user": np.arange(500, dtype=np.int32), "items": [[int(user), 7] for user in range(500)]})
+    write_parquet(path, table)
+    content = path.read_bytes()
+    for number in range(300):
+        damaged = bytearray(content)
+        if number % 3:
+            damaged[int(random.integers(len(content)))] ^= 1 << int(random.integers(8))
+        else:
+            del damaged[int(random.integers(len(content))) :]
+        path.write_bytes(damaged)
+        try:
+            assert read_parquet(path).equals(table), number
+        except InputError as error:
+            assert "a.parquet: not a readable Parquet file (" in str(error) and "delete it to have it made anew" in str(error)
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted in /proc, which this system has not")

@@ -20,15 +20,26 @@ def change(value: float, low: float, high: float) -> pd.Series:
 @pytest.mark.parametrize(
     ("partial", "full", "said"),
     [
-        (change(0.8, -1, 3), change(-47, -52, -41), "It looks at little more than the last item."),
+        (change(0.8, -1, 3), change(-47, -52, -41), "Which item is last matters, the order of those before it does not."),
         (change(-29, -37, -20), change(-52, -60, -44), "It uses the order of the items before the last."),
-        (change(-6, -14, 2), change(-52, -60, -44), "The last item matters; whether the order before it does, these data do not tell."),
+        (
+            change(-6, -14, 2),
+            change(-52, -60, -44),
+            "Which item is last matters; whether the order before does, these data do not tell.",
+        ),
         (change(-8, -10, -6), change(-4, -9, 1), "It uses the order of the items before the last."),
         (change(-4.7, -8.4, -0.4), change(-52, -60, -44), "It uses the order of the items before the last a little."),
         (change(8, 6, 10), change(-40, -45, -35), "The order of the items before the last misleads it."),
         (change(0, -1, 1), change(1, -2, 3), "It does not mind the order of the history."),
         (change(0, -9, 9), change(1, -2, 3), "These data do not tell."),
         (change(0, -1, 1), change(-4, -9, 1), "These data do not tell."),
+        # What is known of generated logs (docs/truths.md): the last item, the last but one, the set, nothing.
+        (change(-0.0, -0.1, 0.0), change(-82.1, -82.7, -81.4), "Which item is last matters, the order of those before it does not."),
+        (change(-77.2, -78.1, -76.4), change(-78.8, -79.6, -77.9), "It uses the order of the items before the last."),
+        (change(0.2, -0.4, 0.8), change(0.4, -0.3, 1.0), "It does not mind the order of the history."),
+        (change(-0.3, -1.0, 0.4), change(-1.2, -2.2, -0.1), "It does not mind the order of the history."),
+        (change(0.2, -4.1, 5.0), change(12.6, 3.3, 24.1), "Which item is last misleads it."),
+        (change(0.2, -2.1, 2.0), change(-11.3, -16.0, -6.7), "Which item is last matters a little, the order of those before it does not."),
     ],
 )
 def test_verdicts(partial, full, said):

@@ -400,8 +400,16 @@ class TestRecommendations:
         assert items.tolist() == expected.lists.tolist()
         assert scores.tolist() == expected.scores.tolist()
 
-    @pytest.mark.parametrize("history", [[], [0, 1], [1, 31]])
+    @pytest.mark.parametrize("history", [[], [0, 1], [1, 31], ["SKU-001"], [1.5], [[1, 2]], 3])
     def test_recommend_names_a_history_that_cannot_be_read(self, history):
         model = build("gru4rec", 30, {"hidden_size": 8, "maximum_length": 6})
         with pytest.raises(InputError, match=r"history 1: .*between 1 and 30"):
             recommend(model, [[1, 2], history], 5)
+
+    @pytest.mark.parametrize("scale", [-1.0, float("nan"), float("inf")])
+    def test_senseless_arguments_are_named(self, scale):
+        model = build("sasrec", 30, {"hidden_size": 8, "maximum_length": 6})
+        with pytest.raises(InputError, match="count: 0 must be at least 1"):
+            recommend(model, [[1, 2]], 0)
+        with pytest.raises(InputError, match="residual_scale"):
+            rank(model, random_cases(np.random.default_rng(2), 30, count=2, longest=9)[0], filter_seen=False, residual_scale=scale)

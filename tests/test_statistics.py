@@ -70,6 +70,8 @@ def test_an_empty_denominator_gives_nan_only_in_its_column():
     low, high = bootstrap_ratio(numerator, denominator, resamples=50, seed=0)
     assert np.isnan([low[0], high[0]]).all()
     assert (low[1], high[1]) == (0.5, 0.5)
+    low, high = bootstrap_ratio(np.zeros((30, 2)), np.zeros((30, 2)), resamples=100, seed=0)
+    assert np.isnan([low, high]).all(), "nothing is hit at all"
 
 
 def test_resamples_without_a_denominator_are_left_out():

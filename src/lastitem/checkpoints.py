@@ -62,8 +62,10 @@ class Checkpoint:
         tensors |= {_RANDOM + name: state for name, state in _random_states(generator).items()}
         # Copies, because tensors that share memory cannot be written.
         tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
+        written = json.dumps(dict(values))
+        metadata = {"key": self.key, "values": written, "digest": _digest(tensors, written)}
         with write_aside(self.path) as aside:
-            aside.write_bytes(safetensors.torch.save(tensors, {"key": self.key, "values": json.dumps(dict(values))}))
+            aside.write_bytes(safetensors.torch.save(tensors, metadata))
 
     def load(
         self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, generator: torch.Generator
@@ -81,6 +83,8 @@ class Checkpoint:
                     self.say(f"{self.path} is of other settings, data or code: starts anew")
                     return None
                 tensors = {name: file.get_tensor(name) for name in file.offset_keys()}
+            if found["digest"] != _digest(tensors, found["values"]):
+                raise ValueError("not what was written")
             values = json.loads(found["values"])
             state = _optimizer_state(_under(_OPTIMIZER, tensors), list(model.parameters()))
             for prefix, now in ((_MODEL, model.state_dict()), (_BEST, model.state_dict()), (_RANDOM, _random_states(generator))):
@@ -99,6 +103,15 @@ class Checkpoint:
         """Remove the state; the training is finished."""
         if self.path is not None:
             self.path.unlink(missing_ok=True)
+
+
+def _digest(tensors: Mapping[str, Tensor], values: str) -> str:
+    """sha256 of all that is in a state, so that a bit that flipped is noticed."""
+    digest = hashlib.sha256(values.encode())
+    for name in sorted(tensors):
+        digest.update(name.encode())
+        digest.update(tensors[name].reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

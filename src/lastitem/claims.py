@@ -44,8 +44,9 @@ def claims(
 
     Returns
     -------
-    A row per study and claim: ``claim``, ``meaning``, ``holds`` (``yes``, ``no``, ``n/a``), ``evidence`` (numbers, with 95 % intervals
-    over users), ``users``, ``seeds``. Where an interval is given, a claim holds only if the whole interval is on its side.
+    A row per study and claim: ``claim``, ``meaning``, ``holds`` (``yes``, ``no``, ``undecided``, ``n/a``), ``evidence`` (numbers, with
+    95 % intervals over users), ``users``, ``seeds``. Where intervals are given, a claim holds only if they are wholly on its side, and
+    fails only if they are wholly on the other; between the two it is undecided.
     """
     rows = []
     for study, group in effects.groupby(STUDY_COLUMNS, sort=False):
@@ -80,8 +81,15 @@ def _of(table: pd.DataFrame, key: dict[str, Any]) -> pd.DataFrame:
     return table[(table[STUDY_COLUMNS] == pd.Series(key)).all(axis=1)] if len(table) else table
 
 
-def _finding(holds: object, evidence: str, behind: pd.Series) -> Finding:
-    return Finding("yes" if holds else "no", evidence, behind)
+def _finding(holds: object, evidence: str, behind: pd.Series, fails: object = None) -> Finding:
+    """``fails`` where the opposite has to be shown, too; without it, what does not hold fails."""
+    if holds:
+        return Finding("yes", evidence, behind)
+    return Finding("no" if fails is None or fails else "undecided", evidence, behind)
+
+
+def _interval(row: pd.Series, digits: str) -> str:
+    return f"{row['value']:{digits}} [{row['ci_low']:{digits}}, {row['ci_high']:{digits}}]"
 
 
 def _of_shuffles(effects: pd.DataFrame) -> Iterator[tuple[str, Finding]]:
@@ -91,8 +99,11 @@ def _of_shuffles(effects: pd.DataFrame) -> Iterator[tuple[str, Finding]]:
         if not np.isfinite(row[_INTERVAL].to_numpy(dtype=float)).all():
             yield name, Finding("n/a", "no target is hit, so there is no relative change", row)
             continue
-        holds = is_small(row) if order == "partial" else row["ci_high"] < 0
-        yield name, _finding(holds, f"{row['value']:+.1f} % [{row['ci_low']:+.1f}, {row['ci_high']:+.1f}]", row)
+        if order == "partial":
+            holds, fails = is_small(row), row["ci_high"] < -SMALL_CHANGE_PERCENT or row["ci_low"] > SMALL_CHANGE_PERCENT
+        else:
+            holds, fails = row["ci_high"] < 0, row["ci_low"] > 0 or is_small(row)
+        yield name, _finding(holds, f"{row['value']:+.1f} % [{row['ci_low']:+.1f}, {row['ci_high']:+.1f}]", row, fails)
 
 
 def _of_rates(rates: pd.DataFrame) -> Iterator[tuple[str, Finding]]:
@@ -101,20 +112,22 @@ def _of_rates(rates: pd.DataFrame) -> Iterator[tuple[str, Finding]]:
     if pd.isna(before["value"]):
         yield "last-item privilege", Finding("n/a", "no input has two items", last)
         return
-    evidence = " against ".join(f"{side['value']:.3f} [{side['ci_low']:.3f}, {side['ci_high']:.3f}]" for side in (last, before))
-    yield "last-item privilege", _finding(last["ci_low"] >= PRIVILEGE * before["ci_high"], evidence, before)
+    evidence = " against ".join(_interval(side, ".3f") for side in (last, before))
+    holds, fails = last["ci_low"] >= PRIVILEGE * before["ci_high"], last["ci_high"] < PRIVILEGE * before["ci_low"]
+    yield "last-item privilege", _finding(holds, evidence, before, fails)
 
 
 def _of_mixing(mixing: pd.DataFrame) -> Iterator[tuple[str, Finding]]:
     blocks = mixing[(mixing["layer"] > 0) & mixing["part"].isin(PARTS)]
     if not len(blocks):
         return
-    holds, evidence = True, []
+    holds, fails, evidence = True, False, []
     for layer, parts in blocks.groupby("layer"):
         attention, normalized = (parts.set_index("part").loc[part] for part in (PARTS[0], PARTS[-1]))
         holds &= bool(normalized["ci_high"] < attention["ci_low"])
-        evidence.append(f"block {layer}: {normalized['value']:.3f} of {attention['value']:.3f}")
-    yield "residual dominance", _finding(holds, "; ".join(evidence), blocks.iloc[0])
+        fails |= bool(normalized["ci_low"] > attention["ci_high"])
+        evidence.append(f"block {layer}: {_interval(normalized, '.3f')} of {_interval(attention, '.3f')}")
+    yield "residual dominance", _finding(holds, "; ".join(evidence), blocks.iloc[0], fails)
 
 
 def _of_scales(curves: pd.DataFrame, mixing: pd.DataFrame, recoveries: pd.DataFrame) -> Iterator[tuple[str, Finding]]:

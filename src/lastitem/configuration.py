@@ -21,6 +21,14 @@ from lastitem.origins import FINGERPRINTS, LOG, PROVENANCE, RECORDS, on_disk
 #: The keys that name a run, and the key of the config that lists the values of each.
 _OF_RUN = {"dataset": ("datasets",), "split": ("splits",), "model": ("models", "baselines"), "seed": ("seeds",)}
 
+#: JSON takes 3.0 for an integer; the scripts' arguments do not.
+_Validator = jsonschema.validators.extend(
+    jsonschema.Draft202012Validator,
+    type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine(
+        "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
+    ),
+)
+
 _NAMED_IN = {"datasets": "registry", "models": "model_settings", "baselines": "model_settings"}
 
 
@@ -40,7 +48,7 @@ def check(config: Mapping[str, Any], schema: str | Path) -> None:
     InputError listing every fault with its key, its value and what is allowed.
     """
     rules = yaml.safe_load(Path(schema).read_text(encoding="utf-8"))
-    validator = jsonschema.Draft202012Validator(rules)
+    validator = _Validator(rules)
     for stanza in config.get("registry", {}).values() if isinstance(config.get("registry"), Mapping) else ():
         if isinstance(stanza, dict):
             _write_out(stanza, rules["$defs"])
@@ -166,10 +174,11 @@ def _explain(error: jsonschema.ValidationError) -> Iterable[str]:
             "minItems": "needs at least this many entries:",
             "minProperties": "needs at least this many keys:",
             "pattern": "must match",
-            "uniqueItems": "must not repeat an entry; unique entries:",
+            "uniqueItems": "must not repeat an entry",
         }.get(str(error.validator), f"breaks the rule {error.validator}:")
         described = error.schema.get("description")
-        yield f"{place}: {value!r} {rule} {allowed}" + (f" ({described})" if described else "")
+        limit = "" if allowed is True else " integer, a whole number without a point" if allowed == "integer" else f" {allowed}"
+        yield f"{place}: {value!r} {rule}{limit}" + (f" ({described})" if described else "")
 
 
 def _check_names(config: Mapping[str, Any]) -> Iterable[str]:
@@ -232,10 +241,10 @@ def _check_grids(config: Mapping[str, Any], rules: Mapping[str, Any]) -> Iterabl
         for key, values in settings.get("grid", {}).items():
             for value in values:
                 point = {**{other: old for other, old in settings.items() if other != "grid"}, key: value}
-                of_model = jsonschema.Draft202012Validator({**rules["$defs"]["model"], "$defs": rules["$defs"]})
+                of_model = _Validator({**rules["$defs"]["model"], "$defs": rules["$defs"]})
                 for error in sorted(of_model.iter_errors(point), key=_place):
                     for line in _explain(error):
-                        yield f"model_settings.{name}.grid: {line}"
+                        yield f"model_settings.{name}.grid: {line.removeprefix('top level: ')}"
                 if "heads" in point and point["hidden_size"] % point["heads"]:
                     yield f"model_settings.{name}.grid: hidden_size {point['hidden_size']} is not a multiple of heads {point['heads']}"
 

@@ -7,7 +7,7 @@ import itertools
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import matplotlib as mpl
 
@@ -27,6 +27,8 @@ from lastitem.summaries import STUDY_COLUMNS, TARGETS, TIE_ORDER_MEASURES
 # Okabe & Ito's palette: told apart with any colour vision; line styles and hatches tell them apart in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 LINES: tuple[Literal["-", "--", ":", "-."], ...] = ("-", "--", ":", "-.")
+LAMBDA_LINE: dict[str, Any] = {"color": "black", "linestyle": "-", "linewidth": 1}
+ORACLE_LINE: dict[str, Any] = {"color": COLOURS[3], "linestyle": ":", "linewidth": 2.5}
 MARKERS = ("o", "s", "^", "D", "v", "P")
 DISPLAY_NAMES = {
     "sasrec": "SASRec",
@@ -167,14 +169,14 @@ def fig3(maps: pd.DataFrame) -> Figure:
             axis.set_xticks(ticks)
             axis.set_yticks(ticks)
             axis.set_title(f"{panel[0]} ({panel[1]}), {_name(panel[2])}, block {panel[3]}", fontsize=8.5)
-        newest = cells[(cells["query"] == 0) & (cells["source"] == 0)].iloc[0]
-        axes[row][1].annotate(
-            f"n = {int(newest['n']):,} targets", (0.97, 0.95), xycoords="axes fraction", ha="right", va="top", fontsize=7.5
-        )
+        newest, oldest = (cells[cells["query"] == place].iloc[0] for place in (cells["query"].max(), cells["query"].min()))
+        sizes = f"n = {int(newest['n']):,} targets at {newest['query']:g},\n{int(oldest['n']):,} at {oldest['query']:g}{_seeds(cells)}"
+        axes[row][1].annotate(sizes, (0.97, 0.95), xycoords="axes fraction", ha="right", va="top", fontsize=7.5)
     _title(
         figure,
         "What attention looks at, and what the block passes on (residual and normalization included)\n"
-        "Averages over the test inputs that have both positions; the newest position is 0. BERT4Rec's newest is its [MASK].",
+        "Averages over the test inputs that have both positions, and over seeds; the newest position is 0, BERT4Rec's its [MASK]. "
+        "Each panel has its own scale of colours.",
     )
     return figure
 
@@ -237,10 +239,16 @@ def fig5(curves: pd.DataFrame, cutoff: int) -> Figure:
                           markeredgewidth=0.4, ecolor="#bbbbbb", elinewidth=0.6, zorder=2)  # fmt: skip
             if pd.notna(x["sd_seeds"]):
                 axis.errorbar(x["value"], y["value"], y["sd_seeds"], x["sd_seeds"], fmt="none", ecolor="#888888", elinewidth=3, zorder=1.5)
-        ends = (min(rate.index), max(rate.index))
-        for end in ends:
+        # Away from the rest of the line, so that no other marker stands nearer.
+        for end, neighbour in ((0, 1), (-1, -2)) if len(rate) > 1 else ((0, 0),):
+            up = gain["value"].iloc[end] >= gain["value"].iloc[neighbour]
             axis.annotate(
-                f"λ = {end:g}", (rate.at[end, "value"], gain.at[end, "value"]), xytext=(6, -10), textcoords="offset points", fontsize=7.5
+                f"λ = {rate.index[end]:g}",
+                (rate["value"].iloc[end], gain["value"].iloc[end]),
+                xytext=(6, 5 if up else -5),
+                textcoords="offset points",
+                va="bottom" if up else "top",
+                fontsize=7.5,
             )
         axis.set_xlabel(f"HRLI@{cutoff}")
         axis.set_ylim(bottom=0)
@@ -262,20 +270,22 @@ def fig6(sweep: pd.DataFrame, choices: pd.DataFrame, tolerance: float, cutoff: i
         own_choices = choices[(choices[STUDY_COLUMNS] == list(study)).all(axis=1)]
         for number, column in enumerate(("hit_rate_kept", "recovery")):
             _band(left, own[own["measure"] == column], COLOURS[number], LINES[number], MARKERS[number])
-        chosen = own_choices[own_choices["tolerance"] == tolerance].groupby("selection")["residual_scale"].mean()
-        left.axvline(chosen["validation"], color="black", linewidth=1)
-        left.axvline(chosen["oracle (test)"], color=COLOURS[3], linestyle=":", linewidth=2.5)
+        chosen = own_choices[own_choices["tolerance"] == tolerance].groupby("selection")["residual_scale"]
+        for selection, look in (("validation", LAMBDA_LINE), ("oracle (test)", ORACLE_LINE)):
+            for scale in sorted(set(chosen.get_group(selection))):
+                left.axvline(scale, **look)
         left.set_xlabel("residual scale λ")
         left.set_ylabel(f"{study[0]} ({study[1]})\n{_name(study[2])}: share")
-        sizes = f"R: {own_choices['recoverable'].mean():,.0f} of n = {int(own_choices['cases'].iloc[0]):,} targets{_seeds(own)}"
+        recoverable = " to ".join(f"{count:,.0f}" for count in sorted({own_choices["recoverable"].min(), own_choices["recoverable"].max()}))
+        sizes = f"R: {recoverable} of n = {int(own_choices['cases'].iloc[0]):,} targets{_seeds(own)}"
         left.set_title(f"along λ; chosen for ε = {tolerance:g}\n{sizes}")
         for selection, fill in (("validation", "full"), ("oracle (test)", "none")):
             picked = own_choices[own_choices["selection"] == selection]
             for number, column in enumerate(("hit_rate_kept", "recovery")):
-                at = picked.groupby("tolerance")[column].mean()
+                at = picked.groupby("tolerance")[column].agg(["mean", "std"])
                 style = LINES[number] if fill == "full" else ":"
                 look = {"color": COLOURS[number], "linestyle": style, "marker": MARKERS[number], "fillstyle": fill}
-                right.plot(at.index, at, markersize=4, linewidth=1.2, **look)
+                right.errorbar(at.index, at["mean"], at["std"], markersize=4, linewidth=1.2, elinewidth=0.8, capsize=3, **look)
         right.set_xlabel("tolerated loss of validation accuracy ε")
         right.set_title("at the λ chosen for each ε")
         for axis in (left, right):
@@ -283,15 +293,15 @@ def fig6(sweep: pd.DataFrame, choices: pd.DataFrame, tolerance: float, cutoff: i
     handles = [
         Line2D([], [], color=COLOURS[0], linestyle=LINES[0], marker=MARKERS[0], markersize=4, label=f"HR@{cutoff} relative to λ = 1"),
         Line2D([], [], color=COLOURS[1], linestyle=LINES[1], marker=MARKERS[1], markersize=4, label="recovery (share of R)"),
-        Line2D([], [], color="black", linestyle="-", label="λ chosen on validation"),
-        Line2D([], [], color=COLOURS[3], linestyle=":", linewidth=2.5, label="oracle: λ chosen on test"),
+        Line2D([], [], **LAMBDA_LINE, label="λ chosen on validation, of each seed"),
+        Line2D([], [], **ORACLE_LINE, label="oracle: λ chosen on test"),
         Line2D([], [], color="#666666", linestyle=":", marker="o", fillstyle="none", label="hollow, dotted: oracle"),
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=8)
     _title(
         figure,
         "Choosing λ on validation: what test accuracy it keeps and what it recovers\n"
-        f"{_spread_note(sweep, band=True)} Right: mean over seeds.",
+        f"{_spread_note(sweep, band=True)} Right: mean over seeds, ± standard deviation where there are several.",
     )
     return figure
 

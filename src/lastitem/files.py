@@ -67,7 +67,7 @@ def write_parquet(path: str | os.PathLike[str], table: pa.Table) -> None:
     The file is opened here and not by pyarrow, which cannot take a path with other than ASCII letters in every locale.
     """
     with write_aside(path) as aside, aside.open("wb") as stream:
-        pyarrow.parquet.write_table(table, stream)
+        pyarrow.parquet.write_table(table, stream, write_page_checksum=True)
 
 
 def read_parquet(path: str | os.PathLike[str]) -> pa.Table:
@@ -78,10 +78,10 @@ def read_parquet(path: str | os.PathLike[str]) -> pa.Table:
     """
     try:
         with open(path, "rb") as stream:
-            return pyarrow.parquet.ParquetFile(stream, pre_buffer=False).read(use_threads=False)
+            return pyarrow.parquet.ParquetFile(stream, pre_buffer=False, page_checksum_verification=True).read(use_threads=False)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path}: not a readable Parquet file ({error}); delete it to have it made anew") from None
 
 
@@ -93,9 +93,13 @@ def write_json(path: str | os.PathLike[str], content: Any) -> None:
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:
-    """Read a JSON file; :class:`InputError` names the file and line if it is not JSON."""
+    """Read a JSON file; :class:`InputError` names the file and line if it is not JSON, or says that there is none."""
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not JSON in UTF-8 ({error}); delete the file to have it made anew") from None
     except json.JSONDecodeError as error:
         raise InputError(f"{path}:{error.lineno}: not JSON ({error.msg}); delete the file to have it made anew") from None
 

@@ -19,7 +19,13 @@ def per_user(metric: str, ranks: NDArray[np.int32], cutoff: int) -> NDArray[np.f
     Returns
     -------
     float64, same shape.
+
+    Raises
+    ------
+    ValueError for another metric or a cutoff below 1.
     """
+    if cutoff < 1:
+        raise ValueError(f"cutoff {cutoff!r} must be at least 1")
     hit = (ranks >= 1) & (ranks <= cutoff)
     rank = np.where(hit, ranks, 1).astype(np.float64)
     if metric == "ndcg":

@@ -57,19 +57,25 @@ def answers(effects: pd.DataFrame, rates: pd.DataFrame, cutoff: int) -> Iterator
 
 
 def verdict(partial: pd.Series, full: pd.Series) -> str:
-    """What the two shuffles say, each a change in percent with its interval."""
+    """What the two shuffles say, each a change in percent with its interval.
+
+    They keep the set of the items, so they tell what the order is worth, and not whether the earlier items count at all.
+    """
     unmoved = is_small(partial)
     if not unmoved and partial["ci_high"] < 0:
         a_little = " a little" if partial["ci_low"] > -2 * SMALL_CHANGE_PERCENT else ""
         return f"It uses the order of the items before the last{a_little}."
     if not unmoved and partial["ci_low"] > 0:
         return "The order of the items before the last misleads it."
-    if full["ci_high"] < 0:
-        if unmoved:
-            return "It looks at little more than the last item."
-        return "The last item matters; whether the order before it does, these data do not tell."
     if unmoved and is_small(full):
         return "It does not mind the order of the history."
+    if full["ci_high"] < 0:
+        if not unmoved:
+            return "Which item is last matters; whether the order before does, these data do not tell."
+        a_little = "" if full["ci_high"] < -2 * SMALL_CHANGE_PERCENT else " a little"
+        return f"Which item is last matters{a_little}, the order of those before it does not."
+    if full["ci_low"] > 0:
+        return "Which item is last misleads it."
     return "These data do not tell."
 
 

@@ -83,8 +83,10 @@ def rank(
 
     Raises
     ------
-    InputError if a score is NaN.
+    InputError if a score is NaN, or ``residual_scale`` is negative or not finite.
     """
+    if not 0.0 <= residual_scale < np.inf:
+        raise InputError(f"residual_scale: {residual_scale!r} must be a finite number that is not negative")
     model.eval()
     count = len(cases)
     target = np.zeros((count, len(offsets)), dtype=np.int32)
@@ -139,12 +141,15 @@ def recommend(
 
     Raises
     ------
-    InputError if a history is empty or holds a code that is not 1 … items.
+    InputError if there is nothing to rank for, or a history is not a list of codes that are whole numbers in 1 … items.
     """
+    if count < 1:
+        raise InputError(f"count: {count!r} must be at least 1")
     for number, history in enumerate(histories):
-        if not len(history) or min(history) < 1 or max(history) > model.items:
+        if not _are_codes(history, model.items):
             raise InputError(
-                f"history {number}: needs at least one item code, and all between 1 and {model.items}; found: {list(history)[:10]}"
+                f"history {number}: must be a list of at least one item code, whole numbers between 1 and {model.items}; items.parquet"
+                f" tells the code of each id; found: {str(history)[:200]}"
             )
     end = np.cumsum([len(history) for history in histories])
     flat = np.array([item for history in histories for item in history], dtype=np.int32)
@@ -153,6 +158,11 @@ def recommend(
     found = rank(model, cases, filter_seen=filter_seen, list_length=count)
     assert found.lists is not None and found.scores is not None
     return found.lists, found.scores
+
+
+def _are_codes(history: object, items: int) -> bool:
+    codes = np.asarray(history)
+    return codes.ndim == 1 and len(codes) > 0 and codes.dtype.kind in "iu" and bool(codes.min() >= 1 and codes.max() <= items)
 
 
 def _rank_of(scores: Tensor, item: Tensor) -> Tensor:

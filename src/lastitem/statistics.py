@@ -41,7 +41,8 @@ def bootstrap_ratio(
     ratios[~np.isfinite(ratios)] = np.nan
     usable = ~np.isnan(ratios).all(axis=0)
     low, high = np.full(columns, np.nan), np.full(columns, np.nan)
-    low[usable], high[usable] = np.nanquantile(ratios[:, usable], [tail, 1.0 - tail], axis=0)
+    if usable.any():
+        low[usable], high[usable] = np.nanquantile(ratios[:, usable], [tail, 1.0 - tail], axis=0)
     return low, high
 
 

@@ -201,8 +201,11 @@ def table3(mixing: pd.DataFrame, readout: pd.DataFrame) -> Table:
         ratios = group.set_index("part")
         for part in PARTS:
             if part in ratios.index:
-                row[part] = _spread(ratios.loc[part].rename({"mean": "value"}), digits=3)
-                row[f"{part} median"] = f"{ratios.loc[part, 'median']:.3f}"
+                own = ratios.loc[part].rename({"mean": "value"})
+                row[part] = _spread(own, digits=3)
+                if pd.notna(own["ci_low"]):
+                    row[part] += f" [{own['ci_low']:.3f}, {own['ci_high']:.3f}]"
+                row[f"{part} median"] = f"{own['median']:.3f}"
         heads = ratios[ratios.index.str.startswith(HEAD_SHARE)]
         if len(heads):
             row["Context by head"] = " / ".join(f"{share:.2f}" for share in heads["mean"])
@@ -217,7 +220,8 @@ def table3(mixing: pd.DataFrame, readout: pd.DataFrame) -> Table:
         "0: the position keeps only itself; 1: only others. latest: the position the prediction is read from (n targets); all: every "
         "real position (n positions). Whole stack: the norms multiplied through all blocks, in the manner of attention rollout; it "
         "assumes that parts do not cancel. Context by head: share of each head in what comes from other positions. Mean over seeds, "
-        "± standard deviation where there are several. Inputs with one item are left out "
+        "± standard deviation where there are several; in brackets, at the latest position, the bootstrap interval over users. Inputs "
+        "with one item are left out "
         f"({_counts(facts.get('single_item_inputs'))})."
     )
     return Table(facts, layout, caption, {})
@@ -340,7 +344,8 @@ def claims(found: pd.DataFrame, cutoff: int) -> Table:
     )
     caption = (
         f"Claims of the paper, held against this study (K = {cutoff}, test part). Square brackets: 95 % bootstrap intervals over users; "
-        "where one is given, a claim holds only if the whole interval is on its side. The other lines compare means over users and seeds."
+        "where they are given, a claim holds only if they are wholly on its side, fails only if they are wholly on the other, and is "
+        "undecided between the two. The other lines compare means over users and seeds."
     )
     return Table(found, layout, caption, {})
 

@@ -91,7 +91,7 @@ class TrainingSettings:
         for name, value in settings.items():
             kind = type(getattr(cls, name))
             if not isinstance(value, (int, float) if kind is float else kind) or isinstance(value, bool) != (kind is bool):
-                wanted = {str: "text", bool: "true or false"}.get(kind, "a number")
+                wanted = {str: "text", bool: "true or false", int: "a whole number"}.get(kind, "a number")
                 raise InputError(f"training: {name} is {value!r}; it must be {wanted}")
             if name == "calibration":
                 if not 0 <= value <= 1:

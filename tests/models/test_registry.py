@@ -108,7 +108,7 @@ def test_a_missing_file_is_named(tmp_path, missing):
 def test_a_cut_weights_file_is_refused(tmp_path):
     _, weights, description = saved(tmp_path)
     weights.write_bytes(weights.read_bytes()[:-100])
-    with pytest.raises(InputError, match=r"model\.safetensors.*train the model anew"):
+    with pytest.raises(InputError, match=r"model\.safetensors.*delete it to have the model trained anew"):
         load(weights, description)
 
 
@@ -137,6 +137,49 @@ def test_a_description_without_its_keys_is_refused_with_its_name(tmp_path):
     description.write_text("{}", encoding="utf-8")
     with pytest.raises(InputError, match=r"model\.json"):
         load(weights, description)
+
+
+@pytest.mark.parametrize("place", [0.5, 0.999])
+def test_a_bit_that_flipped_in_the_weights_is_noticed(tmp_path, place):
+    _, weights, description = saved(tmp_path)
+    content = bytearray(weights.read_bytes())
+    content[int(len(content) * place)] ^= 4
+    weights.write_bytes(content)
+    with pytest.raises(InputError, match=r"model\.safetensors.*sha256"):
+        load(weights, description)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"items": "20"},
+        {"items": -20},
+        {"settings": {"hidden_size": "16"}},
+        {"settings": {"heads": 0}},
+        {"settings": {"maximum_length": 2.5}},
+        {"settings": {"maximum_length": -1}},
+        {"settings": 3},
+        {"architecture": ["sasrec"]},
+    ],
+)
+def test_a_description_of_what_cannot_be_built_is_refused_with_its_name(tmp_path, change):
+    _, weights, description = saved(tmp_path)
+    text = json.loads(description.read_text(encoding="utf-8"))
+    description.write_text(json.dumps({**text, **change}), encoding="utf-8")
+    with pytest.raises(InputError, match=r"model\.json: does not describe a model"):
+        load(weights, description)
+
+
+def test_a_description_in_another_encoding_is_refused_with_its_name(tmp_path):
+    _, weights, description = saved(tmp_path)
+    description.write_bytes(b'{"architecture": "sasr\xe9c"}')
+    with pytest.raises(InputError, match=r"model\.json: not JSON in UTF-8"):
+        load(weights, description)
+
+
+def test_others_may_read_the_weights_where_they_may_read_the_rest(tmp_path):
+    _, weights, description = saved(tmp_path)
+    assert weights.stat().st_mode == description.stat().st_mode
 
 
 def test_a_pickle_is_never_run(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 from collections.abc import Mapping
 from pathlib import Path
@@ -54,11 +55,11 @@ def build(architecture: str, items: int, settings: Mapping[str, Any]) -> Sequenc
 
 
 def save(model: SequenceModel, description: Mapping[str, Any], weights: str | Path, json: str | Path) -> None:
-    """Write the weights (safetensors) and the description (JSON), each aside and renamed."""
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    """Write the weights (safetensors) and the description (JSON, with the sha256 of the weights), each aside and renamed."""
+    content = safetensors.torch.save({name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()})
     with write_aside(weights) as aside:
-        aside.write_bytes(safetensors.torch.save(tensors))
-    write_json(json, dict(description))
+        aside.write_bytes(content)
+    write_json(json, {**description, "weights_sha256": hashlib.sha256(content).hexdigest()})
 
 
 def load(weights: str | Path, json: str | Path) -> tuple[SequenceModel, dict[str, Any]]:
@@ -68,17 +69,19 @@ def load(weights: str | Path, json: str | Path) -> tuple[SequenceModel, dict[str
     ------
     InputError if a file is missing, damaged, or the weights do not fit the description.
     """
-    for path in (weights, json):
-        if not Path(path).is_file():
-            raise InputError(f"{path}: no such file")
-    description = read_json(json)
+    if not Path(weights).is_file():
+        raise InputError(f"{weights}: no such file")
+    description, content = read_json(json), Path(weights).read_bytes()
+    anew = "delete it to have the model trained anew"
     try:
-        architecture, items, settings = (description[key] for key in ("architecture", "items", "settings"))
-    except (KeyError, TypeError):
-        raise InputError(f"{json}: does not describe a model (architecture, items, settings); train the model anew") from None
-    model = build(architecture, items, settings)
+        architecture, items, settings, digest = (description[key] for key in ("architecture", "items", "settings", "weights_sha256"))
+        model = build(architecture, items, settings)
+    except (KeyError, TypeError, ValueError, ArithmeticError, RuntimeError, InputError) as error:
+        raise InputError(f"{json}: does not describe a model ({error}); {anew}") from None
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise InputError(f"{weights}: not the weights that {json} describes (their sha256 is another); {anew}")
     try:
-        model.load_state_dict(safetensors.torch.load_file(weights))
+        model.load_state_dict(safetensors.torch.load(content))
     except (safetensors.SafetensorError, RuntimeError) as error:
-        raise InputError(f"{weights}: not the weights that {json} describes ({error}); train the model anew") from None
+        raise InputError(f"{weights}: not the weights that {json} describes ({error}); {anew}") from None
     return model.eval(), description
