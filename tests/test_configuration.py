@@ -271,6 +271,7 @@ def test_an_own_log_needs_a_path_and_columns_only():
         ({"path": ..., "by_hand": {"page": "https://a.example", "file": "../x.csv"}}, [".by_hand.file", "'../x.csv'"]),
         ({"form": {"header": False, "columns": {"user": "u", "item": "i", "timestamp": "t"}}}, [".form.columns", "0-based positions"]),
         ({"form": {"columns": {"user": 0, "item": 1, "timestamp": 2}}}, [".form.columns", "names"]),
+        ({"form": {"columns": {"user": "u", "item": "u", "timestamp": "t"}}}, [".form.columns", "a column of its own for each"]),
         ({"form": {"columns": {"user": "u", "item": "i", "timestamp": "t", "rating": "r"}}}, ["'rating'", "timestamp"]),
     ],
 )

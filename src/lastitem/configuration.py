@@ -217,6 +217,8 @@ def _check_names(config: Mapping[str, Any]) -> Iterable[str]:
             wanted = "names" if header else "0-based positions"
             if not all(isinstance(column, str if header else int) for column in columns.values()):
                 yield f"{where}.columns: {columns} must be {wanted} when header is {header}"
+            if len(set(map(str, columns.values()))) < len(columns):
+                yield f"{where}.columns: {columns} must name a column of its own for each"
             if "path" in entry and _is_ours(entry["path"], name):
                 own_path = f"registry.{name}.sources.{source}.path"
                 yield f"{own_path}: {entry['path']!r} is where the pipeline itself writes; keep the file elsewhere"

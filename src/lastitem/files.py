@@ -51,6 +51,9 @@ def write_aside(path: str | os.PathLike[str]) -> Iterator[Path]:
                 leftover.unlink(missing_ok=True)
         try:
             yield aside
+            # Else a machine that goes down may keep the new name and not the content.
+            with aside.open("rb") as written:
+                os.fsync(written.fileno())
             os.replace(aside, path)
         finally:
             aside.unlink(missing_ok=True)

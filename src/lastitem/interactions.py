@@ -196,7 +196,8 @@ def core_filter(log: Interactions, *, minimum_events: int, ties: str = "file", s
     if not len(user):
         raise InputError(
             f"the {minimum_events}-core is empty: of {len(log.user_ids):,} users and {len(log.item_ids):,} items in "
-            f"{len(log.user):,} interactions, none is left with at least {minimum_events} events each; "
+            f"{len(log.user):,} interactions, none is left with at least {minimum_events} events each, where the same item several "
+            f"times in a row counts once ({rounds[0]['repeats']:,} repeats); "
             "lower p_core or use a larger log"
         )
     users = _renumber(user, len(log.user_ids), first=0)
@@ -264,12 +265,13 @@ def describe(counts: Mapping[str, Any]) -> str:
     name, raw, core, p = counts["dataset"], counts["raw"], counts["core"], counts["minimum_events"]
     bad = sum(raw["bad_rows"].values())
     causes = "; ".join(f"{cause}: {count:,}" for cause, count in raw["bad_rows"].items())
+    rounds = f"{len(counts['rounds'])} round{'s' * (len(counts['rounds']) > 1)}"
     removed = {key: sum(found[key] for found in counts["rounds"]) for key in counts["rounds"][0]}
     lines = [
         f"read {raw['interactions'] + bad:,} rows, times as {raw['time_format']!r}; {bad:,} unusable" + (f" ({causes})" if bad else ""),
         f"{raw['interactions']:,} interactions of {raw['users']:,} users with {raw['items']:,} items",
         f"left out {removed['repeats']:,} consecutive repeats, {removed['events_of_rare_users']:,} interactions of users and "
-        f"{removed['events_of_rare_items']:,} of items with fewer than {p}, in {len(counts['rounds'])} rounds",
+        f"{removed['events_of_rare_items']:,} of items with fewer than {p}, in {rounds}",
         f"kept {core['interactions']:,} interactions of {core['users']:,} users with {core['items']:,} items over {core['days']:,} days",
     ]
     shares = core["tied_transitions_percent"], core["tied_targets_percent"]
