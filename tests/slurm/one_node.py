@@ -112,6 +112,8 @@ def one_node(folder: Path) -> Iterator[None]:
     (folder / "gres.conf").write_text(GRES_CONF)
     links = [SITE / name for name in ("slurm.conf", "gres.conf")]
     pids = [folder / name for name in ("slurmd.pid", "slurmctld.pid", "munge/munged.pid")]
+    # So that a test run that is ended by a time limit stops the daemons, too.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         for link in links:
             link.parent.mkdir(exist_ok=True)
@@ -144,3 +146,4 @@ def one_node(folder: Path) -> Iterator[None]:
                     process.kill()
         for link in links:
             link.unlink(missing_ok=True)
+        signal.signal(signal.SIGTERM, before)
