@@ -268,13 +268,15 @@ def test_table3_by_hand(tmp_path):
     ]
     csv, markdown, _ = make_table3(tmp_path, pairs)
     row = row_of(markdown, Positions="latest")
-    assert (row["Attn"], row["AttnRes"], row["AttnResLN"]) == ("0.600 ± 0.141", "0.200 ± 0.000", "0.200 ± 0.141")
+    means = [row[part].split(" [")[0] for part in ("Attn", "AttnRes", "AttnResLN")]
+    assert means == ["0.600 ± 0.141", "0.200 ± 0.000", "0.200 ± 0.141"]
     assert (row["Attn median"], row["n"], row["Seeds"], row["Layer"]) == ("0.610", "2", "2", "1")
     assert row_of(markdown, Positions="all")["n"] == "9"
     assert "3 inputs" in markdown
     fact = csv[(csv["part"] == "Attn") & (csv["positions"] == "latest")].iloc[0]
     assert fact["mean"] == pytest.approx(0.6)
     assert 0.5 <= fact["ci_low"] < 0.6 < fact["ci_high"] <= 0.7
+    assert row["Attn"].endswith(f" [{fact['ci_low']:.3f}, {fact['ci_high']:.3f}]") and "[" not in row_of(markdown, Positions="all")["Attn"]
     assert csv.loc[csv["positions"] == "all", "ci_low"].isna().all()
 
 

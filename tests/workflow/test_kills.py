@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -71,6 +72,7 @@ def test_a_kill_at_any_moment_loses_nothing(finished: Path, tmp_path: Path, numb
 def test_a_kill_in_training_loses_nothing(finished: Path, tmp_path: Path):
     """H1: SIGKILL of the whole group while a model trains; `make results` clears the stale lock, waits for nobody, completes."""
     project = copy_finished(finished, tmp_path / "killed")
+    shutil.rmtree(project / "logs")
     run = start_endless_training(project)
     try:
         deadline = time.monotonic() + 300
