@@ -77,13 +77,11 @@ def said(project: Path) -> str:
     return (project / "snakemake.log").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    ("profile", "option"), [("slurm", "--workflow-profile"), ("slurm", "--profile"), ("cluster-generic", "--workflow-profile")]
-)
-def test_the_study_completes_and_equals_a_local_run(cluster: None, finished: Path, tmp_path: Path, profile: str, option: str):
+@pytest.mark.parametrize("profile", ["slurm", "cluster-generic"])
+def test_the_study_completes_and_equals_a_local_run(cluster: None, finished: Path, tmp_path: Path, profile: str):
     """Downloads, tables and figures run here, the rest is submitted; two jobs never hold the one GPU at once."""
     project, holders, waited = project_for(tmp_path, profile), set(), False
-    with started(project, option=option) as process:
+    with started(project) as process:
         end = time.monotonic() + SECONDS
         while process.poll() is None and time.monotonic() < end:
             holding = with_gpu("RUNNING", "COMPLETING")
@@ -99,6 +97,16 @@ def test_the_study_completes_and_equals_a_local_run(cluster: None, finished: Pat
     assert {"download", "table1", "fig1", "page"} <= here
     assert not here & {"train", "evaluate", "shuffle", "decompose", "rescale"} and "train" in rules
     assert queue() == []
+
+
+def test_the_other_option_for_profiles_submits_too(cluster: None, finished: Path, tmp_path: Path):
+    """--profile, with which profiles/default is read as well."""
+    project = project_for(tmp_path, "slurm")
+    with started(project, "--until", "core_filter", option="--profile") as process:
+        assert process.wait(timeout=SECONDS) == 0, said(project)[-4000:]
+    assert "has been submitted with SLURM jobid" in said(project)
+    path = "results/tiny/core/interactions.parquet"
+    assert (project / path).read_bytes() == (finished / path).read_bytes()
 
 
 def test_a_cancelled_job_is_tried_again(cluster: None, tmp_path: Path):
