@@ -220,6 +220,12 @@ def test_a_damaged_parquet_file_is_never_read_as_another(tmp_path):
             assert "a.parquet: not a readable Parquet file (" in str(error) and "delete it to have it made anew" in str(error)
 
 
+def test_a_parquet_file_that_cannot_be_opened_is_not_called_damaged(tmp_path):
+    with pytest.raises(InputError, match=r"a folder: cannot be read: Is a directory"):
+        (tmp_path / "a folder").mkdir()
+        read_parquet(tmp_path / "a folder")
+
+
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted in /proc, which this system has not")
 def test_reading_parquet_starts_no_thread_that_could_outlive_python(tmp_path):
     table = pa.table({"user": np.repeat(np.arange(1000, dtype=np.int32), 100), "item": np.arange(100_000)})

@@ -69,6 +69,13 @@ def is_small(change: pd.Series) -> bool:
     return bool(change["ci_low"] > -SMALL_CHANGE_PERCENT and change["ci_high"] < SMALL_CHANGE_PERCENT)
 
 
+def percent(change: pd.Series) -> str:
+    """A change in percent with its interval, such as ``+0.8 % [-1.0, +3.0]``; there is none where the accuracy is zero."""
+    if pd.isna(change["value"]):
+        return "n/a (the accuracy is zero)"
+    return f"{change['value']:+.1f} % [{change['ci_low']:+.1f}, {change['ci_high']:+.1f}]"
+
+
 class Finding(NamedTuple):
     """Whether a claim holds, the numbers, and the row of the summary that says how many users and seeds stand behind them."""
 
@@ -102,8 +109,8 @@ def _of_shuffles(effects: pd.DataFrame) -> Iterator[tuple[str, Finding]]:
         if order == "partial":
             holds, fails = is_small(row), row["ci_high"] < -SMALL_CHANGE_PERCENT or row["ci_low"] > SMALL_CHANGE_PERCENT
         else:
-            holds, fails = row["ci_high"] < 0, row["ci_low"] > 0 or is_small(row)
-        yield name, _finding(holds, f"{row['value']:+.1f} % [{row['ci_low']:+.1f}, {row['ci_high']:+.1f}]", row, fails)
+            holds, fails = row["ci_high"] < 0, row["ci_low"] > 0
+        yield name, _finding(holds, percent(row), row, fails)
 
 
 def _of_rates(rates: pd.DataFrame) -> Iterator[tuple[str, Finding]]:

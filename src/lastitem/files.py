@@ -85,6 +85,9 @@ def read_parquet(path: str | os.PathLike[str]) -> pa.Table:
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            # The system's own errors; damage that pyarrow finds is an OSError, too, but has no number.
+            raise InputError(f"{path}: cannot be read: {error.strerror}") from None
         raise InputError(f"{path}: not a readable Parquet file ({error}); delete it to have it made anew") from None
 
 

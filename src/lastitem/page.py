@@ -12,7 +12,7 @@ from typing import Any
 import jinja2
 import pandas as pd
 
-from lastitem.claims import SMALL_CHANGE_PERCENT, is_small
+from lastitem.claims import SMALL_CHANGE_PERCENT, is_small, percent
 from lastitem.errors import InputError
 from lastitem.summaries import STUDY_COLUMNS
 
@@ -77,13 +77,6 @@ def verdict(partial: pd.Series, full: pd.Series) -> str:
     if full["ci_low"] > 0:
         return "Which item is last misleads it."
     return "These data do not tell."
-
-
-def percent(row: pd.Series) -> str:
-    """A change with its interval, such as ``+0.8 % [-1.0, +3.0]``; there is none where the accuracy is zero."""
-    if pd.isna(row["value"]):
-        return "n/a (the accuracy is zero)"
-    return f"{row['value']:+.1f} % [{row['ci_low']:+.1f}, {row['ci_high']:+.1f}]"
 
 
 def share(row: pd.Series) -> str:

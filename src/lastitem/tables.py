@@ -221,8 +221,7 @@ def table3(mixing: pd.DataFrame, readout: pd.DataFrame) -> Table:
         "real position (n positions). Whole stack: the norms multiplied through all blocks, in the manner of attention rollout; it "
         "assumes that parts do not cancel. Context by head: share of each head in what comes from other positions. Mean over seeds, "
         "± standard deviation where there are several; in brackets, at the latest position, the bootstrap interval over users. Inputs "
-        "with one item are left out "
-        f"({_counts(facts.get('single_item_inputs'))})."
+        f"with one item are left out ({_counts(facts.get('single_item_inputs'))})."
     )
     return Table(facts, layout, caption, {})
 

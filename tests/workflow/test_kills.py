@@ -32,6 +32,15 @@ def start_endless_training(project: Path, log: IO[str] | int = subprocess.DEVNUL
     return subprocess.Popen(command, cwd=project, env=environment(), start_new_session=True, stdout=log, stderr=subprocess.STDOUT)
 
 
+def wait_for_a_trained_epoch(project: Path, run: subprocess.Popen[bytes]) -> list[Path]:
+    """Logs of the trainings that have ended an epoch: which the scheduler takes first is its affair."""
+    deadline = time.monotonic() + 300
+    while not (begun := [log for log in project.glob("logs/train/*.log") if "epoch" in log.read_text()]):
+        assert time.monotonic() < deadline and run.poll() is None
+        time.sleep(0.2)
+    return begun
+
+
 @pytest.mark.parametrize("number", range(ROUNDS))
 def test_a_kill_at_any_moment_loses_nothing(finished: Path, tmp_path: Path, number: int):
     random = np.random.default_rng([20, number])
@@ -75,11 +84,7 @@ def test_a_kill_in_training_loses_nothing(finished: Path, tmp_path: Path):
     shutil.rmtree(project / "logs")
     run = start_endless_training(project)
     try:
-        deadline = time.monotonic() + 300
-        # Which of the trainings the scheduler takes first is its affair.
-        while not (begun := [log for log in project.glob("logs/train/*.log") if "epoch" in log.read_text()]):
-            assert time.monotonic() < deadline and run.poll() is None
-            time.sleep(0.2)
+        begun = wait_for_a_trained_epoch(project, run)
     finally:
         os.killpg(run.pid, signal.SIGKILL)
         run.wait()
@@ -102,10 +107,7 @@ def test_a_killed_job_is_explained(tmp_path: Path):
     with (project / "snakemake.log").open("w") as stream:
         run = start_endless_training(project, stream)
         try:
-            deadline = time.monotonic() + 300
-            while not any("epoch" in log.read_text() for log in project.glob("logs/train/*.log")):
-                assert time.monotonic() < deadline and run.poll() is None
-                time.sleep(0.2)
+            wait_for_a_trained_epoch(project, run)
             for process in psutil.Process(run.pid).children(recursive=True):
                 if "src/train.py" in process.cmdline():
                     process.kill()
