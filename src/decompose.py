@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from lastitem import diagnosis
-from lastitem.decomposition import NO_ATTENTION, decompose
+from lastitem.decomposition import NO_ATTENTION, SINGLE_ITEMS, decompose
 from lastitem.errors import run
 from lastitem.runs import Run, stack, write_run_table
 from lastitem.sequences import read_held_out
@@ -29,11 +29,11 @@ def main(argv: Sequence[str] | None = None) -> None:
             write_run_table(path, this, {}, note=NO_ATTENTION)
         return
     found = decompose(model, read_held_out(arguments.test), map_positions=arguments.map_positions, device=arguments.device)
-    print(f"parts + left-out terms = output to {found.additivity_error:.1e} on the first batch (tolerance 1e-4)")
+    print(f"parts + left-out terms = output to {found.additivity_error:.1e} at every position of every block (tolerance 1e-4)")
     print(f"{found.single_item_inputs:,} inputs with one item are left out; {len(found.user):,} are in")
     if not len(found.user):
         for path in (arguments.mixing, arguments.mixing_users, arguments.maps):
-            write_run_table(path, this, {}, note="every input has one item")
+            write_run_table(path, this, {}, note=SINGLE_ITEMS)
         return
     write_run_table(arguments.mixing, this, stack([found.summary() | {"single_item_inputs": found.single_item_inputs}]))
     write_run_table(arguments.mixing_users, this, found.by_user())

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tqdm import tqdm
 
 from lastitem import diagnosis
-from lastitem.decomposition import NO_ATTENTION
+from lastitem.decomposition import NO_ATTENTION, SINGLE_ITEMS
 from lastitem.errors import run
 from lastitem.rescaling import rank_scaled
 from lastitem.runs import Run, stack, write_run_table
@@ -57,7 +57,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         if ratios:
             mixing.append(ratios)
     write_run_table(arguments.ranks, this, stack(ranks))
-    write_run_table(arguments.mixing, this, stack(mixing))
+    print("parts + left-out terms = output at the read-out of every block, for each λ (tolerance 1e-4)")
+    write_run_table(arguments.mixing, this, stack(mixing), note="" if len(mixing[0]["user"]) else SINGLE_ITEMS)
 
 
 if __name__ == "__main__":

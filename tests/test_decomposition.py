@@ -443,6 +443,16 @@ def test_g13_a_forgotten_term_shows_in_the_check():
     assert additivity_error(trace, real) == pytest.approx(shift)
 
 
+@pytest.mark.parametrize("wrong", ["attention", "values", "output_weight", "residual"])
+def test_g13_a_wrong_part_shows_in_the_check(wrong):
+    """Weights or vectors that are not those the block used: what the block itself added up does not hide it."""
+    trace = traces_of(model_of("bert4rec").double().requires_grad_(False), [3, 1, 4, 1, 5])[0]
+    real = torch.ones(1, trace.before_norm.shape[1], dtype=torch.bool)
+    assert additivity_error(trace, real) < 1e-12
+    setattr(trace, wrong, getattr(trace, wrong).flip(-1))
+    assert additivity_error(trace, real) > 1e-3
+
+
 def test_other_users_change_nothing():
     """D9 for the decomposition: in another order, and some users without the others, every number is the same, bit for bit."""
     model = model_of("bert4rec")
@@ -531,11 +541,14 @@ def prepare(folder, lengths, architecture="sasrec", settings=None):
     return model.eval()
 
 
-def test_the_script_writes_what_was_found(tmp_path):
+def test_the_script_writes_what_was_found(tmp_path, capsys):
     """Mean, median, sd and n per layer, part and positions; the users' ratios; the maps with 0 for the newest position."""
     model = prepare(tmp_path, [1, 4, 9, 20, 31])
     script.main(script_arguments(tmp_path))
+    said = capsys.readouterr().out
     found = decompose(model, read_held_out(tmp_path / "test.parquet"), map_positions=MAP)
+    assert f"parts + left-out terms = output to {found.additivity_error:.1e}" in said
+    assert "1 inputs with one item are left out; 4 are in" in said
     mixing = read_run_tables([tmp_path / "mixing.parquet"])
     assert len(mixing) == 2 * 3 * 2 + 2 * HEADS + 1
     (stack,) = mixing[mixing["layer"] == 0].to_dict("records")

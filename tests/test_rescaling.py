@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from lastitem import decomposition
 from lastitem.decomposition import decompose
 from lastitem.models.registry import build
 from lastitem.parts import PARTS
@@ -87,3 +88,11 @@ def test_mixing_comes_from_the_same_pass_and_leaves_it_as_it_is(cases, architect
     assert ratios["layer"].tolist() == (layer.ravel() + 1).tolist()
     assert ratios["part"].tolist() == [PARTS[number] for number in part.ravel()]
     np.testing.assert_allclose(ratios["latest"], expected.latest.ravel(), atol=1e-5)
+
+
+def test_g13_parts_that_miss_the_output_end_the_sweep(cases, monkeypatch):
+    monkeypatch.setattr(decomposition, "ADDITIVITY_TOLERANCE", -1.0)
+    with pytest.raises(ArithmeticError, match="miss the block's output"):
+        rank_scaled(
+            model_of("sasrec"), cases, residual_scale=0.5, order="ordered", repeat=0, shuffle_seed=0, filter_seen=False, mixing=True
+        )

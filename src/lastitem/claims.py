@@ -58,7 +58,7 @@ def claims(
             **dict(_of_scales(_of(curves, key), _of(mixing_by_scale, key), _of(recoveries, key))),
         }
         for name, meaning in CLAIMS.items():
-            finding = found.get(name, Finding("n/a", "has no meaning for this model", group.iloc[0]))
+            finding = found.get(name, Finding("n/a", "has no meaning for this model or these inputs", group.iloc[0]))
             behind = {"users": int(finding.behind["users"]), "seeds": int(finding.behind["seeds"])}
             rows.append({**key, "claim": name, "meaning": meaning, "holds": finding.holds, "evidence": finding.evidence, **behind})
     return pd.DataFrame(rows, columns=[*STUDY_COLUMNS, "claim", "meaning", "holds", "evidence", "users", "seeds"])

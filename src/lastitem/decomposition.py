@@ -22,6 +22,7 @@ norms of Σ_{j≠i} α_h,ij f_h(x_j), one per head, how much each head holds: wh
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -37,8 +38,8 @@ from lastitem.parts import HEAD_SHARE, PARTS, WHOLE_STACK
 from lastitem.sequences import HeldOut, pad, tiles
 
 ADDITIVITY_TOLERANCE = 1e-4
-#: What the files of a model without attention say instead of rows.
-NO_ATTENTION = "no attention block"
+#: What files say instead of rows: of a model without attention, and where no input has an item to mix in.
+NO_ATTENTION, SINGLE_ITEMS = "no attention block", "every input has one item"
 
 
 @dataclass
@@ -56,7 +57,7 @@ class Decomposition:
         ‖part_ij‖ for AttnResLN; row = query, column = source, newest last; NaN where no input is long enough.
     map_count : int64 [P, P], inputs behind each cell.
     single_item_inputs : inputs with one item, left out of the ratios.
-    additivity_error : largest |parts + left-out terms − output| of the first batch.
+    additivity_error : largest |parts + left-out terms − output|.
     """
 
     user: NDArray[np.int32]
@@ -162,11 +163,22 @@ def mixing_ratios(trace: BlockTrace) -> Tensor:
 
 
 def additivity_error(trace: BlockTrace, real: Tensor) -> float:
-    """Largest |Σ parts + left-out terms − output| over the real positions (bool [B, L]) of AttnResLN."""
-    own, others = own_and_others(trace)
+    """Largest |Σ parts + left-out terms − output| over the real positions (bool [B, Q]) of AttnResLN.
+
+    The parts are formed anew from attention weights and values: what the block itself mixed would add up whatever those say.
+    """
+    own, others = own_and_others(dataclasses.replace(trace, mixed=trace.attention @ trace.values))
     parts = normalize_part(trace, own + trace.residual_scale * trace.residual) + normalize_part(trace, others)
     left_out = normalize_part(trace, trace.output_bias.expand_as(own)) + trace.norm_bias
     return float((parts + left_out - trace.after_norm)[real].abs().max())
+
+
+def check_additivity(traces: Sequence[BlockTrace], real: Tensor) -> float:
+    """:func:`additivity_error` of all blocks; ArithmeticError where it is above :data:`ADDITIVITY_TOLERANCE`, or no number."""
+    error = max(additivity_error(trace, real) for trace in traces)
+    if not error <= ADDITIVITY_TOLERANCE:
+        raise ArithmeticError(f"the parts of the decomposition miss the block's output by {error:.1e} (> {ADDITIVITY_TOLERANCE})")
+    return error
 
 
 def part_norms(trace: BlockTrace, index: Tensor | None = None) -> Tensor:
@@ -239,7 +251,7 @@ def decompose(
 
     Raises
     ------
-    ArithmeticError if the parts and the left-out terms of the first batch miss the model's own output by more than 1e-4.
+    ArithmeticError if the parts and the left-out terms miss the model's own output by more than 1e-4 anywhere.
     """
     model.eval()
     single = cases.length < 2
@@ -250,7 +262,7 @@ def decompose(
     map_shape = (model.attention_blocks, map_positions, map_positions)
     attention_sum, norm_sum, map_count = np.zeros(map_shape), np.zeros(map_shape), np.zeros(map_shape[1:], dtype=np.int64)
     every = [np.zeros((0, *shape[1:]), dtype=np.float32)]
-    error = None
+    error = 0.0
     for index, count, width in tiles(chosen, model.input_length, "decompose"):
         items, length = pad(chosen, index, model.input_length, width)
         items, length = items.to(device), length.to(device)
@@ -260,10 +272,7 @@ def decompose(
         place = torch.arange(traces[0].before_norm.shape[1], device=device)
         counted = torch.arange(len(index), device=device) < count
         real = (place >= start[:, None]) & (place < end[:, None]) & counted[:, None]
-        if error is None:
-            error = max(additivity_error(trace, real) for trace in traces)
-            if not error <= ADDITIVITY_TOLERANCE:
-                raise ArithmeticError(f"the parts of the decomposition miss the block's output by {error:.1e} (> {ADDITIVITY_TOLERANCE})")
+        error = max(error, check_additivity(traces, real))
         ratios = torch.stack([mixing_ratios(trace) for trace in traces]).permute(2, 3, 0, 1)
         latest[index] = ratios[torch.arange(len(index), device=device), end - 1].cpu().numpy()
         every.append(ratios[real].cpu().numpy())
@@ -288,5 +297,5 @@ def decompose(
             norm_map=norm_sum / map_count,
             map_count=map_count,
             single_item_inputs=int(single.sum()),
-            additivity_error=error or 0.0,
+            additivity_error=error,
         )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from lastitem.decomposition import mixing_ratios
+from lastitem.decomposition import check_additivity, mixing_ratios
+from lastitem.models.attention import BlockTrace
 from lastitem.models.interface import SequenceModel
 from lastitem.parts import PARTS
 from lastitem.ranking import rank
@@ -38,6 +41,10 @@ def rank_scaled(
         back to; elsewhere they are −1.
     ratios : if asked for, columns of one row per case with two items or more, layer and part: ``residual_scale``, ``user``,
         ``layer`` (from 1), ``part``, ``latest``; else no column.
+
+    Raises
+    ------
+    ArithmeticError if ratios are asked for and the parts and the left-out terms miss the model's own output by more than 1e-4.
     """
     going_back = model.reads_prefixes and residual_scale == 1.0 and order == "ordered"
     found = rank(
@@ -47,7 +54,7 @@ def rank_scaled(
         residual_scale=residual_scale,
         offsets=READOUT_OFFSETS if going_back else (0,),
         reorder=reorder(order, shuffle_seed, repeat),
-        inspect=(lambda trace: torch.stack([mixing_ratios(block)[:, :, 0].T for block in trace], dim=1)) if mixing else None,
+        inspect=_ratios_at_readout if mixing else None,
         device=device,
     )
     ranks = {
@@ -67,3 +74,9 @@ def rank_scaled(
     case, layer, part = (place.ravel() for place in np.indices(ratio.shape))
     ratios = {"user": cases.user[cases.length > 1][case], "layer": layer + 1, "part": np.array(PARTS)[part], "latest": ratio.ravel()}
     return ranks, {"residual_scale": residual_scale, **ratios}
+
+
+def _ratios_at_readout(traces: Sequence[BlockTrace]) -> Tensor:
+    """Mixing ratios [B, layers, 3] of a tile, whose padding rows repeat real ones."""
+    check_additivity(traces, torch.ones_like(traces[0].before_norm[:, :, 0], dtype=torch.bool))
+    return torch.stack([mixing_ratios(trace)[:, :, 0].T for trace in traces], dim=1)
