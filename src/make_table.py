@@ -9,10 +9,11 @@ from lastitem import tables
 from lastitem.claims import claims
 from lastitem.errors import run
 from lastitem.files import read_json
-from lastitem.runs import read_run_tables
+from lastitem.runs import add_user_arguments, read_run_tables, read_user_ids
 from lastitem.summaries import (
     Bootstrap,
     accuracy,
+    at_the_choice,
     chosen_scales,
     comparisons,
     last_item_hit_rates,
@@ -48,17 +49,19 @@ def make_table4(arguments: argparse.Namespace) -> tables.Table:
     ranks = read_run_tables(arguments.rescale)
     curves = recovery_curves(ranks, arguments.headline_cutoff)
     not_applicable = list(ranks.attrs["not_applicable"])
-    for name in curves.loc[curves["recovery"].isna(), tables.RUN_COLUMNS].drop_duplicates().itertuples(index=False):
+    for name in curves.loc[curves["recoverable"].isna(), tables.RUN_COLUMNS].drop_duplicates().itertuples(index=False):
         not_applicable.append((*name, "its earlier positions hold no earlier prediction"))
     choices = chosen_scales(curves, arguments.tolerances)
-    return tables.table4(choices, not_applicable, arguments.headline_tolerance, arguments.headline_cutoff)
+    spread = at_the_choice(ranks, choices, arguments.headline_cutoff, Bootstrap.from_arguments(arguments))
+    return tables.table4(choices, spread, not_applicable, arguments.headline_tolerance, arguments.headline_cutoff)
 
 
 def make_table5(arguments: argparse.Namespace) -> tables.Table:
     """Tie order."""
     ranks, shuffled = read_run_tables(arguments.ranks), read_run_tables(arguments.shuffle)
-    found = tie_order_effects(ranks, shuffled, arguments.headline_cutoff, Bootstrap.from_arguments(arguments))
-    return tables.table5(found, arguments.headline_cutoff)
+    ids = read_user_ids(arguments.datasets, arguments.users)
+    cutoff, bootstrap = arguments.headline_cutoff, Bootstrap.from_arguments(arguments)
+    return tables.table5(tie_order_effects(ranks, shuffled, ids, cutoff, bootstrap, arguments.permutations), cutoff)
 
 
 def make_comparisons(arguments: argparse.Namespace) -> tables.Table:
@@ -69,7 +72,7 @@ def make_comparisons(arguments: argparse.Namespace) -> tables.Table:
         Bootstrap.from_arguments(arguments),
         arguments.permutations,
     )
-    return tables.comparisons(found, arguments.headline_cutoff)
+    return tables.comparisons(found, arguments.headline_cutoff, arguments.permutations)
 
 
 def make_claims(arguments: argparse.Namespace) -> tables.Table:
@@ -122,11 +125,13 @@ def main(argv: Sequence[str] | None = None) -> None:
             command.add_argument("--headline-tolerance", required=True, type=float)
         if name in ("table5", "comparisons", "claims"):
             command.add_argument("--shuffle", required=True, nargs="+", help="shuffle.parquet of each run")
-        if name == "comparisons":
-            command.add_argument("--permutations", required=True, type=int, help="random signs of each test")
+        if name == "table5":
+            add_user_arguments(command)
+        if name in ("table5", "comparisons"):
+            command.add_argument("--permutations", required=True, type=int, help="random choices of each test")
         if name in ("table2", "table4", "table5", "comparisons", "claims"):
             command.add_argument("--headline-cutoff", required=True, type=int)
-        if name in ("table2", "table3", "table5", "comparisons", "claims"):
+        if name != "table1":
             Bootstrap.add_arguments(command)
     arguments = parser.parse_args(argv)
     tables.write(arguments.maker(arguments), arguments.csv, arguments.markdown, arguments.latex)

@@ -25,9 +25,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
 
     ranks = read_run_tables(arguments.rescale)
-    choices = chosen_scales(recovery_curves(ranks, arguments.cutoff), arguments.tolerances)
+    curves = recovery_curves(ranks, arguments.cutoff)
+    choices = chosen_scales(curves, arguments.tolerances)
     along = recovery_sweep(ranks, arguments.cutoff, Bootstrap.from_arguments(arguments))
-    tables.write_csv(pd.concat([along.assign(selection="along λ (test)"), choices], ignore_index=True), arguments.csv)
+    facts = [along.assign(selection="along λ (test)"), curves.assign(selection="curve of each seed"), choices]
+    tables.write_csv(pd.concat(facts, ignore_index=True), arguments.csv)
     figures.save(figures.fig6(along, choices, arguments.headline_tolerance, arguments.cutoff), arguments.pdf, arguments.png)
 
 

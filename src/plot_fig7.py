@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from lastitem import figures, tables
 from lastitem.errors import run
-from lastitem.runs import read_run_tables
+from lastitem.runs import add_user_arguments, read_run_tables, read_user_ids
 from lastitem.summaries import Bootstrap, tie_order_effects
 
 
@@ -16,13 +16,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", required=True, nargs="+", help="ranks.parquet of each run of the tie-order study")
     parser.add_argument("--shuffle", required=True, nargs="+", help="shuffle.parquet of each of them")
+    add_user_arguments(parser)
+    parser.add_argument("--permutations", required=True, type=int, help="random choices of each test")
     parser.add_argument("--cutoff", required=True, type=int, help="K")
     Bootstrap.add_arguments(parser)
     figures.add_output_arguments(parser)
     arguments = parser.parse_args(argv)
 
     ranks, shuffled = read_run_tables(arguments.ranks), read_run_tables(arguments.shuffle)
-    found = tie_order_effects(ranks, shuffled, arguments.cutoff, Bootstrap.from_arguments(arguments))
+    ids = read_user_ids(arguments.datasets, arguments.users)
+    bootstrap = Bootstrap.from_arguments(arguments)
+    found = tie_order_effects(ranks, shuffled, ids, arguments.cutoff, bootstrap, arguments.permutations)
     tables.write_csv(found, arguments.csv)
     figures.save(figures.fig7(found, arguments.cutoff), arguments.pdf, arguments.png)
 

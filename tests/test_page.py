@@ -43,8 +43,27 @@ def change(value: float, low: float, high: float) -> pd.Series:
     ],
 )
 def test_verdicts(partial, full, said):
-    """Intervals decide: within ± 5 % is no change, below zero a loss (a little one within 10 %), all else is not known."""
-    assert page.verdict(partial, full) == said
+    """Intervals decide: within ± 5 % is no change, below zero a loss (a little one within 10 %), all else is not known. What the full
+    shuffle does beyond the partial one is here their difference, as sure as the full one."""
+    assert page.verdict(partial, full, full - partial["value"]) == said
+
+
+@pytest.mark.parametrize(
+    ("partial", "full", "beyond", "said"),
+    [
+        (change(-6, -14, 2), change(-7, -14, -1), change(-1, -5, 3), "These data do not tell."),
+        (change(-2.9, -4.9, -1.0), change(-3.0, -5.1, -1.0), change(-0.1, -1, 1), "These data do not tell."),
+        (
+            change(-2.9, -4.9, -1.0),
+            change(-52, -60, -44),
+            change(-49, -57, -41),
+            "Which item is last matters, the order of those before it hardly does.",
+        ),
+    ],
+)
+def test_the_last_item_matters_only_beyond_the_order_before_it(partial, full, beyond, said):
+    """A full shuffle that costs no more than one that keeps the last item says nothing about the last item."""
+    assert page.verdict(partial, full, beyond) == said
 
 
 def summaries(with_last_but_one: bool = True):
@@ -55,6 +74,7 @@ def summaries(with_last_but_one: bool = True):
                 ("ordered", "value", 0.02),
                 ("partial", "change_percent", 0.84),
                 ("full", "change_percent", -47.2),
+                ("full", "beyond_partial_percent", -48.0),
                 ("partial", "unchanged_percent", 12.0),
             )
         ]
@@ -79,7 +99,7 @@ def test_the_sentence():
 def test_without_accuracy_there_is_no_change():
     nothing = float("nan")
     assert page.percent(change(nothing, nothing, nothing)) == "n/a (the accuracy is zero)"
-    assert page.verdict(change(nothing, nothing, nothing), change(nothing, nothing, nothing)) == "These data do not tell."
+    assert page.verdict(*[change(nothing, nothing, nothing)] * 3) == "These data do not tell."
 
 
 def test_warnings():

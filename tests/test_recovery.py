@@ -162,15 +162,16 @@ def test_best_scale():
 SCALES = ["0.0", "0.5", "1.0"]
 
 
-def run_script(folder, architecture="sasrec", filter_seen="false", scales=SCALES):
-    """Eight users, inputs of 1 to 30 items: validation asks for the last but one event, test for the last."""
+def run_script(folder, architecture="sasrec", filter_seen="false", scales=SCALES, events=(3, 4, 5, 6, 9, 14, 25, 32)):
+    """By default eight users, inputs of 1 to 31 items: validation asks for the last but one event, where it has one before it, test for
+    the last."""
     model, description = model_of(architecture)
     save(model, description, folder / "model.safetensors", folder / "model.json")
-    events = np.array([3, 4, 5, 6, 9, 14, 25, 32])
+    events = np.array(events)
     offsets = np.concatenate(([0], np.cumsum(events)))
     items = np.random.default_rng(5).integers(1, ITEMS + 1, size=offsets[-1]).astype(np.int32)
     times, users = np.arange(len(items), dtype=np.int64), np.arange(len(events))
-    literal.write_part(folder / "validation.parquet", items, times, offsets, events - 1, (users, events - 2))
+    literal.write_part(folder / "validation.parquet", items, times, offsets, np.maximum(events - 1, 2), (users, np.maximum(events - 2, 1)))
     literal.write_part(folder / "test.parquet", items, times, offsets, events, (users, events - 1))
     values = {
         "dataset": "d",
@@ -269,3 +270,11 @@ def test_a_model_without_attention_gets_a_note(tmp_path):
     for each in (table, mixing):
         assert each.empty
         assert each.attrs["not_applicable"] == [("d", "loo", "m", 1, "no attention block")]
+
+
+def test_inputs_of_one_item_have_nothing_to_mix_in(tmp_path):
+    """Every rank is there; the file of the ratios has no row and says why."""
+    _, table, mixing = run_script(tmp_path, events=(2, 2, 2))
+    assert len(table[(table["part"] == "test") & (table["order"] == "ordered")]) == 3 * len(SCALES)
+    assert mixing.empty
+    assert [entry[4] for entry in mixing.attrs["not_applicable"]] == ["every input has one item"]

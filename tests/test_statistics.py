@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lastitem import statistics
-from lastitem.statistics import bootstrap_ratio, holm, sign_flip_test
+from lastitem.statistics import bootstrap_difference, bootstrap_ratio, holm, sign_flip_test, swap_test
 from tests import literal
 
 
@@ -157,3 +157,52 @@ def test_holm_by_hand():
     assert holm(np.array([0.03, 0.01, 0.4, 0.02])) == pytest.approx([0.06, 0.04, 0.4, 0.06])
     assert holm(np.array([0.5, 0.9])).tolist() == [1.0, 1.0]
     assert holm(np.array([])).tolist() == []
+
+
+# Differences of two ratios
+
+
+def test_the_difference_is_that_of_both_ratios_over_the_same_users():
+    """Against a loop over the same draws: user by user, both sides."""
+    generator = np.random.default_rng(5)
+    numerator, denominator = generator.normal(size=(11, 3, 2)), generator.integers(0, 4, (11, 3, 2)).astype(float)
+    low, high = bootstrap_difference(numerator, denominator, resamples=200, seed=4, level=0.9)
+    counts = np.random.default_rng(4).multinomial(11, np.full(11, 1 / 11), size=200)
+    for column in range(3):
+        found = []
+        for count in counts:
+            users = np.repeat(np.arange(11), count)
+            one, other = (numerator[users, column, side].sum() / denominator[users, column, side].sum() for side in (0, 1))
+            found.append(one - other)
+        assert (low[column], high[column]) == pytest.approx(np.quantile(found, [0.05, 0.95]))
+
+
+def test_swapping_against_every_choice_of_users():
+    """Eight users, all 256 choices: the random ones come close to the exact share."""
+    generator = np.random.default_rng(6)
+    numerator, denominator = generator.normal(0.5, 1, (8, 2, 2)), generator.integers(1, 4, (8, 2, 2)).astype(float)
+
+    def difference(swapped, column):
+        sides = [
+            np.where(swapped, table[:, column, 1 - side], table[:, column, side]).sum()
+            for side in (0, 1)
+            for table in (numerator, denominator)
+        ]
+        return sides[0] / sides[1] - sides[2] / sides[3]
+
+    found = swap_test(numerator, denominator, permutations=19_999, seed=0)
+    for column in range(2):
+        every = [abs(difference(np.array(choice), column)) for choice in itertools.product([False, True], repeat=8)]
+        exact = np.mean(np.array(every) >= every[0] - 1e-12)
+        assert found[column] == pytest.approx(exact, abs=0.015)
+    assert np.array_equal(found, swap_test(numerator, denominator, permutations=19_999, seed=0))
+
+
+def test_swapping_what_is_alike_or_empty():
+    """Equal sides: p is 1. A side without a denominator has no ratio, so there is no p. A clear difference: the smallest p there is."""
+    alike, empty, clear = np.ones((30, 1, 2)), np.stack([np.ones((30, 1)), np.zeros((30, 1))], axis=2), np.ones((30, 1, 2))
+    clear[:, :, 0] = 2
+    found = swap_test(
+        np.concatenate([alike, alike, clear], axis=1), np.concatenate([alike, empty, alike], axis=1), permutations=999, seed=0
+    )
+    assert found[0] == 1 and np.isnan(found[1]) and found[2] == pytest.approx(1 / 1000)

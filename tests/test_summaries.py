@@ -12,8 +12,10 @@ import pytest
 from lastitem.runs import Run, read_run_tables, write_run_table
 from lastitem.statistics import holm
 from lastitem.summaries import (
+    BEYOND,
     TARGETS,
     TIE_ORDER_MEASURES,
+    TIES_DIFFERENCE,
     Bootstrap,
     accuracy,
     average_maps,
@@ -193,6 +195,8 @@ def test_shuffle_effect_is_paired_over_users():
     assert measured(summary, order="ordered", measure="change_percent")["ci_low"] == pytest.approx(0)
     full = measured(summary, order="full", measure="change_percent")
     assert full["ci_low"] < -50 < full["ci_high"] + 1e-9
+    beyond = summary[summary["measure"] == BEYOND]
+    assert beyond["order"].tolist() == ["full"] and beyond["value"].tolist() == pytest.approx([100 * (0.25 - 0.5) / 0.5])
 
 
 def test_shuffle_change_of_ndcg_by_hand():
@@ -480,6 +484,41 @@ def test_comparisons_by_hand():
     assert (found["users"] == 4).all() and (found["seeds"] == 1).all()
 
 
+def test_a_second_seed_alike_changes_neither_p_nor_interval():
+    """Users are what is drawn and what has a sign: the same training twice is no more evidence than once."""
+    generator = np.random.default_rng(3)
+    users, rank = np.arange(40), generator.integers(1, 30, (2, 40))
+    seeds = []
+    for seed in (1, 2):
+        rows = [(order, 0, user, user, rank[place][user], False) for place, order in enumerate(("ordered", "full")) for user in users]
+        seeds.append(shuffled([*rows, *(("partial", *row[1:]) for row in rows[:40])], seed=seed))
+    ranks = [frame_of({"case": users, "user": users, "target_rank": rank[0], "last_rank": 1}, seed=seed) for seed in (1, 2)]
+    once, twice = (
+        comparisons(pd.concat(ranks[:count]), pd.concat(seeds[:count]), pd.DataFrame(), 10, FEW, permutations=999) for count in (1, 2)
+    )
+    names = ["value", "ci_low", "ci_high", "p", "p_holm", "users"]
+    pd.testing.assert_frame_equal(once[names], twice[names])
+    assert 0.001 < measured(once, condition="full")["p"] < 1 and set(twice["seeds"]) == {2}
+
+
+def test_h13_comparisons_say_which_model_has_no_residual_to_scale():
+    """GRU4Rec has no λ; its one row says why instead of being left out."""
+    moved = shuffled([(order, 0, 0, 1, 1, False) for order in ("ordered", "partial", "full")])
+    ranks = frame_of({"case": [0], "user": [1], "target_rank": [1], "last_rank": [1]})
+    scaled = pd.DataFrame()
+    scaled.attrs["not_applicable"] = [("d", "loo", "gru4rec", seed, "no attention block") for seed in (1, 2)]
+    found = comparisons(ranks, moved, scaled, 10, FEW, permutations=99)
+    (row,) = found[found["note"] != ""].to_dict("records")
+    assert (row["model"], row["contrast"], row["note"]) == ("gru4rec", "residual scale", "no attention block")
+    assert np.isnan(row["value"]) and len(found) == 3
+
+
+def test_something_gained_over_nothing_is_no_ratio():
+    frame = frame_of({"user": [1, 2], "c": "x", "numerator": [1.0, 0.0], "denominator": [0.0, 0.0]})
+    row = summarize(frame, ["c"], FEW).iloc[0]
+    assert np.isnan(row["value"]) and np.isnan(row["ci_low"])
+
+
 def test_models_are_compared_on_the_seeds_both_have():
     ranks = pd.concat([ranks_of("a", [1, 1], [1, 1], seed=1), ranks_of("a", [0, 0], [1, 1], seed=2), ranks_of("b", [0, 1], [1, 1], seed=1)])
     shuffled = shuffle_of("a", {"ordered": [[1, 1]], "partial": [[1, 1]], "full": [[1, 1]]})
@@ -550,7 +589,8 @@ def test_tie_order_by_hand():
         tied_runs("d.e.ties-random-2", 1, [3, 3, 3, 0], [3, 3, 3, 0]),
     ]
     ranks, shuffled = (pd.concat(frames, ignore_index=True) for frames in zip(*runs, strict=True))
-    found = tie_order_effects(ranks, shuffled, 10, FEW)
+    same = {name: ["u", "v", "w", "x"] for name in ranks["dataset"].unique()}
+    found = tie_order_effects(ranks, shuffled, same, 10, FEW, permutations=99)
     assert (found["dataset"] == "d.e").all()
     assert list(found["targets"].unique()) == list(TARGETS) and list(found["measure"].unique()) == list(TIE_ORDER_MEASURES)
     value = found.set_index(["ties", "targets", "measure"])["value"]
@@ -558,8 +598,36 @@ def test_tie_order_by_hand():
     assert [value["item", name, "full shuffle, %"] for name in TARGETS] == pytest.approx([-100 * 2 / 3, -100, 0])
     assert [value["random", name, "NDCG"] for name in TARGETS] == pytest.approx([4 / 8, 2.5 / 4, 1.5 / 4])
     assert value["random", "tied", "full shuffle, %"] == pytest.approx(100 * (2 / 2.5 - 1))
-    assert (value[:, :, "HRLI"] == 1).all() and (value[:, :, "partial shuffle, %"] == 0).all()
+    assert (
+        (value["item", :, "HRLI"] == 1).all() and (value["random", :, "HRLI"] == 1).all() and (value[:, :, "partial shuffle, %"] == 0).all()
+    )
     assert [value["item", name, "HRL2I"] for name in TARGETS] == pytest.approx([1 / 3, 0, 1])
     row = measured(found, ties="random", targets="all", measure="NDCG")
     assert (row["seeds"], row["users"], row["sd_seeds"]) == (2, 4, pytest.approx(np.std([2.5 / 4, 1.5 / 4], ddof=1)))
     assert set(found.loc[found["ties"] == "item", "seeds"]) == {1}
+    assert [value["item - random", name, "NDCG"] for name in TARGETS] == pytest.approx([0.75 - 4 / 8, 1.0 - 2.5 / 4, 0.5 - 1.5 / 4])
+    assert value["item - random", "tied", "full shuffle, %"] == pytest.approx(-100 - 100 * (2 / 2.5 - 1))
+    differences = found[found["ties"] == TIES_DIFFERENCE]
+    assert differences["users"].tolist() == [4, 4, 3, 4, 4, 2, 2, 2, 2, 2, 2, 2, 1, 2, 2] and set(differences["seeds"]) == {3}
+    assert found.loc[found["ties"] != TIES_DIFFERENCE, ["p", "p_holm"]].isna().all().all()
+    assert differences.loc[differences["measure"] == "HRLI", "p"].tolist() == [1.0] * 3
+    assert (differences["p_holm"] >= differences["p"]).all()
+
+
+def test_tie_order_pairs_users_by_their_ids():
+    """The random order has lost user u, so its codes are shifted by one: the difference is over v and w alone, each against himself."""
+    item = tied_runs("d.ties-item", 1, [3, 1, 0, 3], [3, 1, 0, 3])
+    random = tied_runs("d.ties-random-1", 1, [1, 0, 3, 1], [1, 0, 3, 1])
+    ranks, shuffled = (pd.concat(frames, ignore_index=True) for frames in zip(item, random, strict=True))
+    ranks["tied"] = False
+    ids = {"d.ties-item": ["u", "v", "w", "x"], "d.ties-random-1": ["v", "w", "y", "z"]}
+    found = tie_order_effects(ranks, shuffled, ids, 10, FEW, permutations=99)
+    row = measured(found, ties=TIES_DIFFERENCE, targets="all", measure="NDCG")
+    assert (row["users"], row["value"], row["ci_low"], row["ci_high"], row["p"]) == (2, 0.0, 0.0, 0.0, 1.0)
+    assert measured(found, ties="random", targets="all", measure="NDCG")["users"] == 4
+
+
+def test_tie_order_of_one_order_alone_has_no_difference():
+    ranks, shuffled = tied_runs("d.ties-item", 1, [3, 1, 0, 3], [3, 1, 0, 3])
+    found = tie_order_effects(ranks, shuffled, {"d.ties-item": ["u", "v", "w", "x"]}, 10, FEW, permutations=99)
+    assert set(found["ties"]) == {"item"} and found["p"].isna().all()

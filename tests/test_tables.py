@@ -12,9 +12,10 @@ import pandas as pd
 import pytest
 
 import make_table as script
+from lastitem import tables
 from lastitem.errors import InputError
 from lastitem.parts import PARTS
-from lastitem.runs import Run, write_run_table
+from lastitem.runs import RUN_COLUMNS, Run, read_run_tables, write_run_table
 from lastitem.tables import Table, write, write_csv
 
 from .typesetting import typeset
@@ -267,7 +268,7 @@ def test_table3_by_hand(tmp_path):
         mixing_of(tmp_path, "sasrec", {"Attn": 0.7, "AttnRes": 0.2, "AttnResLN": 0.3}, seed=2),
     ]
     csv, markdown, _ = make_table3(tmp_path, pairs)
-    row = row_of(markdown, Positions="latest")
+    row = row_of(markdown, Positions="latest", Layer="1")
     means = [row[part].split(" [")[0] for part in ("Attn", "AttnRes", "AttnResLN")]
     assert means == ["0.600 ± 0.141", "0.200 ± 0.000", "0.200 ± 0.141"]
     assert (row["Attn median"], row["n"], row["Seeds"], row["Layer"]) == ("0.610", "2", "2", "1")
@@ -290,6 +291,14 @@ def test_h13_table3_says_why_a_model_has_no_ratio(tmp_path):
     assert {row[column] for column in (*PARTS, "n", "Layer")} == {"n/a"}
     assert csv.loc[csv["model"] == "gru4rec", "note"].tolist() == ["n/a: no attention block"]
     assert "n/a: no attention block" in latex
+
+
+def test_h13_table3_says_why_a_model_has_no_ratio_of_the_stack(tmp_path):
+    """BSARec's filter mixes positions beside attention: its blocks have ratios, the whole stack has none and says so."""
+    csv, markdown, _ = make_table3(tmp_path, [mixing_of(tmp_path, "bsarec", dict.fromkeys(PARTS, 0.5))])
+    row = row_of(markdown, Layer="whole stack")
+    assert (row["Model"], row["AttnResLN"], row["Attn"]) == ("bsarec", "n/a: another branch beside attention", "n/a")
+    assert csv.loc[csv["layer"] == 0, "note"].tolist() == ["n/a: another branch beside attention"]
 
 
 def test_h13_table3_of_a_study_without_attention(tmp_path):
@@ -326,15 +335,31 @@ def rescale_of(folder, model, seed=1, backs=True):
     return path
 
 
+DRAWN: dict = {"resamples": [100], "bootstrap_seed": [0]}
+
+
 def make_table4(folder, paths, tolerance=0.01):
-    return make(folder, "table4", rescale=paths, tolerances=[0.0, 0.01, 0.05], headline_tolerance=[tolerance], headline_cutoff=[10])
+    return make(
+        folder,
+        "table4",
+        rescale=paths,
+        tolerances=[0.0, 0.01, 0.05],
+        headline_tolerance=[tolerance],
+        headline_cutoff=[10],
+        resamples=[100],
+        bootstrap_seed=[0],
+    )
 
 
 def test_table4_by_hand(tmp_path):
     """Validation chooses ½ (recovery 2/4, hit rate 0.8 ≥ 0.6); on test it recovers 1 of 4, wins one hit and loses one."""
     csv, markdown, _ = make_table4(tmp_path, [rescale_of(tmp_path, "sasrec")])
     row = row_of(markdown, **{"Chosen on": "validation"})
-    assert (row["λ"], row["n"], row["Recovered"], row["Recovery"]) == ("0.5", "10", "1", "0.250")
+    assert (row["λ"], row["n"], row["Recovered"], row["Seed"]) == ("0.5", "10", "1", "1")
+    fact = csv[csv["tolerance"] == 0.01].set_index("selection").loc["validation"]
+    assert 0 <= fact["recovery_ci_low"] <= 0.25 <= fact["recovery_ci_high"] <= 1
+    assert row["Recovery"] == f"0.250 [{fact['recovery_ci_low']:.3f}, {fact['recovery_ci_high']:.3f}]"
+    assert row["HR@10 kept"] == f"1.000 [{fact['hit_rate_kept_ci_low']:.3f}, {fact['hit_rate_kept_ci_high']:.3f}]"
     assert (row["Hits lost"], row["Hits won"]) == ("1", "1")
     assert (row["HR@10 at λ"], row["HR@10 at 1"]) == ("0.6000", "0.6000")
     assert next(row[column] for column in ("R", "|R|") if column in row) == "4"
@@ -342,6 +367,27 @@ def test_table4_by_hand(tmp_path):
     assert "oracle" in markdown.split("\n\n")[0]
     assert len(csv) == 3 * 2
     assert set(csv["selection"]) == {"validation", "oracle (test)"}
+
+
+def test_table4_has_a_row_of_all_seeds(tmp_path):
+    """Two seeds alike: the row of both has their means, no spread, and the interval that one of them has."""
+    csv, markdown, _ = make_table4(tmp_path, [rescale_of(tmp_path, "sasrec", seed) for seed in (1, 2)])
+    one, both = (row_of(markdown, Seed=seed, **{"Chosen on": "validation"}) for seed in ("1", "all"))
+    assert (both["λ"], both["R"], both["Recovered"], both["Hits lost"]) == ("of each", "4.0", "1.0", "1.0")
+    assert both["Recovery"] == one["Recovery"].replace(" [", " ± 0.000 [")
+    assert both["HR@10 at λ"] == one["HR@10 at λ"]
+    assert csv["seed"].tolist() == ["1", "2", "all"] * 6
+
+
+def test_h19_table4_of_nobody_recoverable(tmp_path):
+    """R is empty: λ stays 1, and a share of nobody is n/a, not 0."""
+    path = rescale_of(tmp_path, "sasrec")
+    columns = {name: list(column) for name, column in read_run_tables([path]).items() if name not in RUN_COLUMNS}
+    columns["target_rank"] = [1] * len(columns["case"])
+    write_run_table(path, Run("d", "loo", "sasrec", 1), columns)
+    _, markdown, _ = make_table4(tmp_path, [path])
+    row = row_of(markdown, **{"Chosen on": "validation"})
+    assert (row["λ"], row["R"], row["Recovery"]) == ("1", "0", "n/a")
 
 
 def test_h13_table4_says_why_a_model_has_no_choice(tmp_path):
@@ -391,3 +437,51 @@ def test_a_table_that_cannot_be_made_leaves_none(tmp_path):
     with pytest.raises(InputError):
         make_table4(tmp_path, [tmp_path / "other.parquet"])
     assert list(tmp_path.iterdir()) == []
+
+
+# Table 5 and comparisons
+
+
+def test_table5_shows_differences_with_their_p(tmp_path):
+    """A difference bears its sign and the corrected p; what has no value says so."""
+    facts = pd.DataFrame(
+        [
+            {"ties": "item", "measure": "NDCG", "value": 0.03, "ci_low": 0.02, "ci_high": 0.04, "sd_seeds": 0.001, "seeds": 2},
+            {"ties": "item - random", "measure": "NDCG", "value": 0.01, "ci_low": -0.005, "ci_high": 0.02, "seeds": 8, "p": 0.01,
+             "p_holm": 0.02},
+            {"ties": "item - random", "measure": "full shuffle, %", "value": -20.0, "ci_low": -25.0, "ci_high": -15.0, "seeds": 8,
+             "p": 0.001, "p_holm": 0.002},
+            {"ties": "item", "measure": "full shuffle, %", "value": None, "seeds": 2},
+        ]
+    ).assign(dataset="d", split="gts", model="m", targets="all", users=1234)  # fmt: skip
+    write(tables.table5(facts, 10), *(tmp_path / f"table5.{kind}" for kind in ("csv", "md", "tex")))
+    markdown = (tmp_path / "table5.md").read_text(encoding="utf-8")
+    assert row_of(markdown, Ties="item")["NDCG@10"] == "0.0300 ± 0.0010 [0.0200, 0.0400]"
+    assert row_of(markdown, Ties="item")["full shuffle, %"] == "n/a"
+    row = row_of(markdown, Ties="item - random")
+    assert row["NDCG@10"] == "+0.0100 [-0.0050, +0.0200], p 0.02"
+    assert row["full shuffle, %"] == "-20.0 [-25.0, -15.0], p 0.002"
+    assert (row["Users"], row["Trainings"]) == ("1,234", "8")
+    assert "all 2 differences" in markdown
+
+
+def test_comparisons_show_both_p_and_what_the_draws_can_reach(tmp_path):
+    """p and corrected p each in its own column, λ named, and a model without a residual by its reason."""
+    study = {"dataset": "d", "split": "gts", "seeds": 2, "users": 900, "cases": 900}
+    facts = pd.DataFrame(
+        [
+            {"model": "a", "contrast": "residual scale", "condition": "0.50", "reference": "1.0", "measure": "HRLI", "value": -0.25,
+             "ci_low": -0.3, "ci_high": -0.2, "sd_seeds": 0.01, "p": 0.003, "p_holm": 0.006, "note": ""},
+            {"model": "a", "contrast": "shuffle", "condition": "full", "reference": "ordered", "measure": "NDCG", "value": -0.01,
+             "ci_low": -0.02, "ci_high": -0.001, "sd_seeds": 0.001, "p": 0.04, "p_holm": 0.04, "note": ""},
+            {"model": "b", "contrast": "residual scale", "note": "no attention block"},
+        ]
+    ).assign(**study)  # fmt: skip
+    write(tables.comparisons(facts, 10, 9999), *(tmp_path / f"comparisons.{kind}" for kind in ("csv", "md", "tex")))
+    markdown = (tmp_path / "comparisons.md").read_text(encoding="utf-8")
+    row = row_of(markdown, Model="a", Contrast="residual scale")
+    assert (row["Difference"], row["Of"], row["Value"]) == ("λ 0.5 − λ 1", "HRLI@10", "-0.2500 ± 0.0100")
+    assert (row["p"], row["p (Holm)"], row["95 % interval"]) == ("0.003", "0.006", "[-0.3000, -0.2000]")
+    row = row_of(markdown, Model="b")
+    assert (row["Difference"], row["p"], row["Users"]) == ("n/a: no attention block", "n/a", "n/a")
+    assert "all 2 rows (Holm)" in markdown and "draws 9,999 sets of signs, and the smallest p that they can give is 0.0002" in markdown

@@ -22,7 +22,7 @@ from matplotlib.lines import Line2D
 
 from lastitem.files import write_aside
 from lastitem.runs import Run
-from lastitem.summaries import STUDY_COLUMNS, TARGETS, TIE_ORDER_MEASURES
+from lastitem.summaries import STUDY_COLUMNS, TARGETS, TIE_ORDER_MEASURES, TIES_DIFFERENCE
 
 # Okabe & Ito's palette: told apart with any colour vision; line styles and hatches tell them apart in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -107,9 +107,10 @@ def fig1(effects: pd.DataFrame, cutoff: int) -> Figure:
             _whisker(axis, place, bar)
             if order != "ordered":
                 change = changes.loc[(*study, model, order), "value"]
-                axis.text(place, bar["ci_high"] + 0.02 * top, f"{change:+.1f} %", ha="center", va="bottom", fontsize=8)
+                text = "n/a" if pd.isna(change) else f"{change:+.1f} %"
+                axis.text(place, bar["ci_high"] + 0.02 * top, text, ha="center", va="bottom", fontsize=8)
         axis.set_xticks(range(3), ["ordered", "all but\nlast shuffled", "all\nshuffled"], fontsize=7.5)
-        axis.set_ylim(0, 1.18 * top)
+        axis.set_ylim(0, 1.18 * top or 1)
         _label(axis, row, column, study, f"{_name(model)}\nNDCG@{cutoff}", f"n = {int(bars['users'].iloc[0]):,} users{_seeds(bars)}")
     _title(figure, f"What shuffling the history does to accuracy\n{_spread_note(values)} Percent: change against ordered.")
     return figure
@@ -134,7 +135,8 @@ def fig2(rates: pd.DataFrame, cutoff: int) -> Figure:
             axis.bar(at, bars["value"], 0.38, color=colour, hatch=hatch, edgecolor="black", linewidth=0.8, label=label)
             for x, (_, bar) in zip(at, bars.iterrows(), strict=True):
                 _whisker(axis, x, bar)
-                axis.text(x, bar["ci_high"] + 0.015, f"{bar['value']:.2f}", ha="center", fontsize=7.5)
+                height, text = (0, "n/a") if pd.isna(bar["value"]) else (bar["ci_high"], f"{bar['value']:.2f}")
+                axis.text(x, height + 0.015, text, ha="center", fontsize=7.5)
         axis.set_xticks(range(len(models)), [_name(model) for model in models])
         axis.set_ylim(0, 1.12)
         axis.set_yticks(np.arange(0, 1.01, 0.2))
@@ -307,42 +309,40 @@ def fig6(sweep: pd.DataFrame, choices: pd.DataFrame, tolerance: float, cutoff: i
 
 
 def fig7(found: pd.DataFrame, cutoff: int) -> Figure:
-    """Tie order: a row for each dataset and model, a panel for each measure; item beside random order, all targets, tied and untied."""
+    """Tie order: two rows for each dataset and model, a panel for each measure; item beside random order, all targets, tied and untied."""
+    found = found[found["ties"] != TIES_DIFFERENCE]
     studies = list(dict.fromkeys(found[STUDY_COLUMNS].itertuples(index=False, name=None)))
-    figure, axes = plt.subplots(
-        len(studies), len(TIE_ORDER_MEASURES), figsize=(2.5 * len(TIE_ORDER_MEASURES), 2.3 * len(studies) + 0.6), squeeze=False
-    )
+    columns = 3
+    rows_each = -(-len(TIE_ORDER_MEASURES) // columns)
+    size = (2.4 * columns, 2.0 * rows_each * len(studies) + 0.8)
+    figure, axes = plt.subplots(rows_each * len(studies), columns, figsize=size, squeeze=False)
     looks = {"item": ("#3182bd", "", "ties by item id"), "random": ("#deebf7", "//", "ties at random")}
     for row, (dataset, split, model) in enumerate(studies):
-        rows = found[_is(found, (dataset, split)) & (found["model"] == model)]
-        for axis, measure in zip(axes[row], TIE_ORDER_MEASURES, strict=True):
-            bars = rows[rows["measure"] == measure].set_index(["ties", "targets"])
+        own = found[_is(found, (dataset, split)) & (found["model"] == model)]
+        panels = axes[rows_each * row : rows_each * (row + 1)].ravel()
+        for axis, measure in zip(panels, TIE_ORDER_MEASURES, strict=False):
+            bars = own[own["measure"] == measure].set_index(["ties", "targets"])
             targets = [name for name in TARGETS if name in bars.index.get_level_values("targets")]
             for side, (ties, (colour, hatch, label)) in enumerate(looks.items()):
                 for place, name in enumerate(targets):
                     if (ties, name) not in bars.index:
                         continue
                     bar, x = bars.loc[(ties, name)], place + (side - 0.5) * 0.38
-                    axis.bar(
-                        x,
-                        bar["value"],
-                        0.38,
-                        color=colour,
-                        hatch=hatch,
-                        edgecolor="black",
-                        linewidth=0.8,
-                        label=label if place == 0 else None,
-                    )
+                    look = {"color": colour, "hatch": hatch, "edgecolor": "black", "linewidth": 0.8}
+                    axis.bar(x, bar["value"], 0.38, label=label if place == 0 else None, **look)
                     _whisker(axis, x, bar)
             users = bars.groupby("targets")["users"].max()
             axis.set_xticks(range(len(targets)), [f"{name}\n{int(users[name]):,}" for name in targets], fontsize=7.5)
             axis.axhline(0, color="black", linewidth=0.6)
             axis.set_title(measure if measure.endswith("%") else f"{measure}@{cutoff}")
-        axes[row][0].set_ylabel(f"{_name(model)}\n{dataset} ({split})")
+        panels[0].set_ylabel(f"{_name(model)}\n{dataset} ({split})")
         # The two shuffles on one scale, wide enough for both: sharing the axis would keep the limits of one and cut the other.
-        limits = [axis.get_ylim() for axis in axes[row][-2:]]
-        for axis in axes[row][-2:]:
+        shuffles = panels[len(TIE_ORDER_MEASURES) - 2 : len(TIE_ORDER_MEASURES)]
+        limits = [axis.get_ylim() for axis in shuffles]
+        for axis in shuffles:
             axis.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
+        for spare in panels[len(TIE_ORDER_MEASURES) :]:
+            spare.set_axis_off()
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=8)
     trainings = " and ".join(

@@ -14,7 +14,7 @@ import pandas as pd
 
 from lastitem.claims import SMALL_CHANGE_PERCENT, is_small, percent
 from lastitem.errors import InputError
-from lastitem.summaries import STUDY_COLUMNS
+from lastitem.summaries import BEYOND, STUDY_COLUMNS
 
 #: Shares and numbers from which a reader is warned.
 MANY_TIES_PERCENT, FEW_USERS, MANY_COLD_PERCENT, MANY_LOST_PERCENT = 10.0, 1000, 5.0, 1.0
@@ -43,6 +43,7 @@ def answers(effects: pd.DataFrame, rates: pd.DataFrame, cutoff: int) -> Iterator
         dataset, split, model = study
         change = group[group["measure"] == "change_percent"].set_index("order")
         partial, full = change.loc["partial"], change.loc["full"]
+        beyond = group[(group["measure"] == BEYOND) & (group["order"] == "full")].iloc[0]
         own = rates[(rates[STUDY_COLUMNS] == list(study)).all(axis=1)].set_index("measure")
         seeds = int(group["seeds"].iloc[0])
         last = own.loc["HRLI"]
@@ -53,11 +54,11 @@ def answers(effects: pd.DataFrame, rates: pd.DataFrame, cutoff: int) -> Iterator
         if "HRL2I" in own.index and pd.notna(own.loc["HRL2I", "value"]):
             sentence += f", the one before it in {share(own.loc['HRL2I'])}"
         users = int(group["users"].iloc[0])
-        yield Answer(verdict(partial, full), f"{sentence} (n = {users:,} users, {seeds} seed{'s' * (seeds > 1)}).")
+        yield Answer(verdict(partial, full, beyond), f"{sentence} (n = {users:,} users, {seeds} seed{'s' * (seeds > 1)}).")
 
 
-def verdict(partial: pd.Series, full: pd.Series) -> str:
-    """What the two shuffles say, each a change in percent with its interval.
+def verdict(partial: pd.Series, full: pd.Series, beyond: pd.Series) -> str:
+    """What the two shuffles say, each a change in percent with its interval; ``beyond`` is what the full one changes more.
 
     They keep the set of the items, so they tell what the order is worth, and not whether the earlier items count at all.
     """
@@ -69,12 +70,14 @@ def verdict(partial: pd.Series, full: pd.Series) -> str:
         return "The order of the items before the last misleads it."
     if unmoved and is_small(full):
         return "It does not mind the order of the history."
-    if full["ci_high"] < 0:
+    if beyond["ci_high"] < 0:
         if not unmoved:
             return "Which item is last matters; whether the order before does, these data do not tell."
-        a_little = "" if full["ci_high"] < -2 * SMALL_CHANGE_PERCENT else " a little"
-        return f"Which item is last matters{a_little}, the order of those before it does not."
-    if full["ci_low"] > 0:
+        a_little = "" if beyond["ci_high"] < -2 * SMALL_CHANGE_PERCENT else " a little"
+        return (
+            f"Which item is last matters{a_little}, the order of those before it {'hardly does' if partial['ci_high'] < 0 else 'does not'}."
+        )
+    if beyond["ci_low"] > 0:
         return "Which item is last misleads it."
     return "These data do not tell."
 

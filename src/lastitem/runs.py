@@ -89,3 +89,22 @@ def read_run_tables(paths: Sequence[str | Path]) -> pd.DataFrame:
     stacked = pd.concat(filled, ignore_index=True) if filled else pd.DataFrame(columns=RUN_COLUMNS)
     stacked.attrs["not_applicable"] = empty
     return stacked
+
+
+def add_user_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add --datasets and --users, of which :func:`read_user_ids` makes the original ids."""
+    parser.add_argument("--datasets", required=True, nargs="+", help="names of the datasets")
+    parser.add_argument("--users", required=True, nargs="+", help="users.parquet of each of them")
+
+
+def read_user_ids(datasets: Sequence[str], paths: Sequence[str | Path]) -> dict[str, NDArray[Any]]:
+    """Dataset → original id of each user, by code.
+
+    Raises
+    ------
+    InputError if there are not as many files as names, or a file cannot be read.
+    """
+    if len(datasets) != len(paths):
+        raise InputError(f"{len(datasets)} datasets, but {len(paths)} files of users")
+    tables = (read_parquet(path) for path in paths)
+    return {name: table["user_id"].to_numpy()[np.argsort(table["user"].to_numpy())] for name, table in zip(datasets, tables, strict=True)}

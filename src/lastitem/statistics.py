@@ -27,6 +27,29 @@ def bootstrap_ratio(
     -------
     low, high : float64 [columns]; NaN where every resample has an empty denominator.
     """
+    return _percentiles(_resampled_ratios(numerator, denominator, resamples, seed), level)
+
+
+def bootstrap_difference(
+    numerator: NDArray[np.float64], denominator: NDArray[np.float64], *, resamples: int, seed: int, level: float = 0.95
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Percentile interval of the first ratio minus the second, Σ numerator / Σ denominator each, over the same drawn users.
+
+    Parameters
+    ----------
+    numerator, denominator : float64 [users, columns, 2].   resamples : number of bootstrap samples.   level : coverage.
+
+    Returns
+    -------
+    low, high : float64 [columns]; NaN where every resample has an empty denominator.
+    """
+    users, columns, _ = numerator.shape
+    ratios = _resampled_ratios(numerator.reshape(users, -1), denominator.reshape(users, -1), resamples, seed).reshape(-1, columns, 2)
+    return _percentiles(ratios[:, :, 0] - ratios[:, :, 1], level)
+
+
+def _resampled_ratios(numerator: NDArray[np.float64], denominator: NDArray[np.float64], resamples: int, seed: int) -> NDArray[np.float64]:
+    """[resamples, columns]: Σ numerator / Σ denominator over users drawn with replacement; NaN or ±∞ where the denominator is empty."""
     users, columns = numerator.shape
     generator = np.random.default_rng(seed)
     ratios = np.empty((resamples, columns))
@@ -37,13 +60,53 @@ def bootstrap_ratio(
         weight = generator.multinomial(users, np.full(users, 1.0 / users), size=count).astype(np.float64)
         with np.errstate(invalid="ignore", divide="ignore"):
             ratios[first : first + count] = (weight @ numerator) / (weight @ denominator)
+    return ratios
+
+
+def _percentiles(ratios: NDArray[np.float64], level: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     tail = (1.0 - level) / 2.0
     ratios[~np.isfinite(ratios)] = np.nan
     usable = ~np.isnan(ratios).all(axis=0)
-    low, high = np.full(columns, np.nan), np.full(columns, np.nan)
+    low, high = np.full(ratios.shape[1], np.nan), np.full(ratios.shape[1], np.nan)
     if usable.any():
         low[usable], high[usable] = np.nanquantile(ratios[:, usable], [tail, 1.0 - tail], axis=0)
     return low, high
+
+
+def swap_test(numerator: NDArray[np.float64], denominator: NDArray[np.float64], *, permutations: int, seed: int) -> NDArray[np.float64]:
+    """Two-sided p-values of the difference of two ratios, if each user's two sides could as well be the other way round.
+
+    The difference is that of Σ numerator / Σ denominator of the sides; ``permutations`` random choices of the users that swap, with the
+    observed one among them, so that p is never 0 (Phipson & Smyth 2010).
+
+    Parameters
+    ----------
+    numerator, denominator : float64 [users, columns, 2].
+
+    Returns
+    -------
+    float64 [columns]; 1 where no choice changes anything, NaN where a side has an empty denominator.
+    """
+    users, columns, _ = numerator.shape
+    both = np.concatenate([numerator, denominator], axis=1)
+    total, swap = both.sum(axis=0), both[:, :, 1] - both[:, :, 0]
+
+    def differences(moved: NDArray[np.float64]) -> NDArray[np.float64]:
+        """[rows, columns] of the difference after what ``moved``, [rows, 2 · columns], has gone from the second side to the first."""
+        first, second = total[:, 0] + moved, total[:, 1] - moved
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return first[:, :columns] / first[:, columns:] - second[:, :columns] / second[:, columns:]
+
+    observed = differences(np.zeros((1, 2 * columns)))[0]
+    generator = np.random.default_rng(seed)
+    reached = np.zeros(columns)
+    rows = max(1, _MAXIMUM_WEIGHTS // max(1, users))
+    for first in range(0, permutations, rows):
+        count = min(rows, permutations - first)
+        bits = np.unpackbits(generator.integers(0, 256, (count, -(-users // 8)), dtype=np.uint8), axis=1, count=users)
+        # A choice that leaves a side without a denominator counts as one that reaches as far.
+        reached += (~(np.abs(differences(bits.astype(np.float64) @ swap)) < np.abs(observed) - 1e-12)).sum(axis=0)
+    return np.where(~np.isfinite(observed), np.nan, (reached + 1) / (permutations + 1))
 
 
 def sign_flip_test(differences: NDArray[np.float64], *, permutations: int, seed: int) -> NDArray[np.float64]:

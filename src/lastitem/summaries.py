@@ -2,7 +2,8 @@
 
 Each summary has the columns of a study (dataset, split, model), those of its conditions, and
 
-``value``      Σ numerator / Σ denominator over all cases and seeds (a mean, a rate or a relative change)
+``value``      Σ numerator / Σ denominator over all cases and seeds (a mean, a rate or a relative change); empty where nothing is there to
+               divide by
 ``ci_low``, ``ci_high``  95 % bootstrap interval over users; a user's cases and seeds stay together
 ``sd_seeds``   standard deviation of the value over seeds; empty with one seed
 ``seeds``, ``users``, ``cases``  how many stand behind it; cases are those of one seed (their mean over seeds)
@@ -12,16 +13,17 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from lastitem.metrics import RANK_METRICS, per_user
 from lastitem.recovery import READOUT_OFFSETS, choose_scale, hits, recoverable, recovery
 from lastitem.runs import RUN_COLUMNS
-from lastitem.statistics import bootstrap_ratio, holm, sign_flip_test
+from lastitem.statistics import bootstrap_difference, bootstrap_ratio, holm, sign_flip_test, swap_test
 
 STUDY_COLUMNS = ["dataset", "split", "model"]
 
@@ -74,8 +76,8 @@ def summarize(frame: pd.DataFrame, conditions: Sequence[str], bootstrap: Bootstr
         # A condition may have fewer seeds than others of its study: two models are compared on those that both have.
         has = (present > 0).any(axis=0)
         with np.errstate(invalid="ignore", divide="ignore"):
-            by_seed = np.ma.masked_array(numerator.sum(axis=0) / denominator.sum(axis=0), ~has)
-            value = numerator.sum(axis=(0, 2)) / denominator.sum(axis=(0, 2))
+            by_seed = np.ma.masked_array(_finite(numerator.sum(axis=0) / denominator.sum(axis=0)), ~has)
+            value = _finite(numerator.sum(axis=(0, 2)) / denominator.sum(axis=(0, 2)))
         summary = keys.to_frame(index=False).set_axis(list(conditions), axis=1)
         for place, (column, name) in enumerate(zip(STUDY_COLUMNS, study, strict=True)):
             summary.insert(place, column, name)
@@ -92,6 +94,11 @@ def summarize(frame: pd.DataFrame, conditions: Sequence[str], bootstrap: Bootstr
     if not summaries:
         return pd.DataFrame(columns=[*columns, "p"] if permutations else columns)
     return pd.concat(summaries, ignore_index=True)
+
+
+def _finite(ratio: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Without what was divided by zero: something gained over nothing is no ratio either."""
+    return np.where(np.isfinite(ratio), ratio, np.nan)
 
 
 def accuracy(ranks: pd.DataFrame, cutoffs: Sequence[int], bootstrap: Bootstrap) -> pd.DataFrame:
@@ -116,28 +123,55 @@ def last_item_hit_rates(ranks: pd.DataFrame, cutoff: int, bootstrap: Bootstrap, 
 def shuffle_effects(shuffled: pd.DataFrame, metric: str, cutoff: int, bootstrap: Bootstrap) -> pd.DataFrame:
     """The metric under each order, its relative change against the ordered input, and the share of unchanged inputs.
 
-    Conditions: ``order`` and ``measure`` (``value``; ``change_percent``, paired over users; ``unchanged_percent``).
+    Conditions: ``order`` and ``measure`` (``value``; ``change_percent``, paired over users; ``unchanged_percent``; and for the order
+    ``full`` ``beyond_partial_percent``, what it changes more than ``partial`` does: what comes of which item is last).
     """
-    shuffled = shuffled.assign(metric_value=per_user(metric, shuffled["target_rank"].to_numpy(), cutoff))
-    shuffled = _mean_over_repeats(shuffled, ["order"], ["metric_value", "unchanged"])
-    ordered = shuffled.loc[shuffled["order"] == "ordered", [*RUN_COLUMNS, "case", "metric_value"]]
-    paired = shuffled.merge(ordered, on=[*RUN_COLUMNS, "case"], suffixes=("", "_ordered"), validate="many_to_one")
+    paired = _against_ordered(shuffled, metric, cutoff)
     ones = np.ones(len(paired))
+    full = paired[paired["order"] == "full"]
     parts = [
         _measured(paired, paired["metric_value"], ones, ["order"], measure="value"),
         _measured(paired, paired["metric_value"], paired["metric_value_ordered"], ["order"], measure="change_percent"),
         _measured(paired, paired["unchanged"], ones, ["order"], measure="unchanged_percent"),
+        _measured(full, full["metric_value"] - full["metric_value_partial"], full["metric_value_ordered"], ["order"], measure=BEYOND),
     ]
     # Relative changes keep the users whose ordered value is zero: they may gain from the shuffle.
-    summary = summarize(pd.concat(parts), ["order", "measure"], bootstrap)
-    of_change, of_share = summary["measure"] == "change_percent", summary["measure"] == "unchanged_percent"
-    spread = ["value", "ci_low", "ci_high"]
-    summary.loc[of_change, spread] = 100.0 * (summary.loc[of_change, spread] - 1.0)
-    summary.loc[of_share, spread] *= 100.0
-    summary.loc[of_change | of_share, "sd_seeds"] *= 100.0
-    everyone = summary[summary["measure"] == "value"].set_index([*STUDY_COLUMNS, "order"])[["users", "cases"]]
-    counts = everyone.loc[pd.MultiIndex.from_frame(summary[[*STUDY_COLUMNS, "order"]])]
-    return summary.assign(users=counts["users"].to_numpy(), cases=counts["cases"].to_numpy())
+    summary = _in_percent(summarize(pd.concat(parts), ["order", "measure"], bootstrap))
+    return _count_everyone(summary, summary["measure"].str.endswith("percent"), "value", ["order"])
+
+
+def _count_everyone(summary: pd.DataFrame, rows: pd.Series, measure: str, conditions: Sequence[str]) -> pd.DataFrame:
+    """The summary with users and cases of another measure in some rows: those of a change are all, not those with something to lose."""
+    keys = [*STUDY_COLUMNS, *conditions]
+    everyone = summary[summary["measure"] == measure].set_index(keys)[["users", "cases"]]
+    counts = everyone.loc[pd.MultiIndex.from_frame(summary.loc[rows, keys])]
+    summary.loc[rows, ["users", "cases"]] = counts.to_numpy()
+    return summary
+
+
+#: The measure of a full shuffle that says what it changes more than a partial one.
+BEYOND = "beyond_partial_percent"
+
+
+def _against_ordered(shuffled: pd.DataFrame, metric: str, cutoff: int) -> pd.DataFrame:
+    """A row per case and order: ``metric_value`` and ``unchanged``, means over repeats; beside it the value of other orders."""
+    shuffled = shuffled.assign(metric_value=per_user(metric, shuffled["target_rank"].to_numpy(), cutoff))
+    shuffled = _mean_over_repeats(shuffled, ["order"], ["metric_value", "unchanged"])
+    for order in ("ordered", "partial"):
+        other = shuffled.loc[shuffled["order"] == order, [*RUN_COLUMNS, "case", "metric_value"]]
+        other = other.rename(columns={"metric_value": f"metric_value_{order}"})
+        shuffled = shuffled.merge(other, on=[*RUN_COLUMNS, "case"], how="left", validate="many_to_one")
+    return shuffled
+
+
+def _in_percent(summary: pd.DataFrame) -> pd.DataFrame:
+    """Rows whose measure is in percent, times 100; a change against the ordered input, less the 100 that stand for no change."""
+    summary, spread = summary.copy(), ["value", "ci_low", "ci_high"]
+    of_percent = summary["measure"].str.endswith(("percent", "%"))
+    summary.loc[of_percent, [*spread, "sd_seeds"]] *= 100.0
+    of_change = of_percent & ~summary["measure"].isin(["unchanged_percent", BEYOND])
+    summary.loc[of_change, spread] -= 100.0
+    return summary
 
 
 def mixing_at_readout(users: pd.DataFrame, bootstrap: Bootstrap, conditions: Sequence[str] = ()) -> pd.DataFrame:
@@ -189,7 +223,8 @@ def recovery_curves(ranks: pd.DataFrame, cutoff: int) -> pd.DataFrame:
     -------
     One row per run, ``part`` (validation, test) and ``residual_scale``: ``cases``, ``hit_rate``, ``hit_rate_kept``
     (relative to λ = 1), ``ndcg``, ``recoverable`` = |R|, ``recovered`` = |R hit under λ|, ``recovery``, ``hits_won`` and
-    ``hits_lost`` against λ = 1. The columns of R are empty for a model whose earlier positions hold no earlier prediction.
+    ``hits_lost`` against λ = 1. The columns of R are empty for a model whose earlier positions hold no earlier prediction; the recovery
+    of nobody is empty, too.
     """
     rows = []
     ordered = ranks[ranks["order"] == "ordered"] if len(ranks) else ranks.reindex(columns=[*RUN_COLUMNS, "part"])
@@ -212,7 +247,7 @@ def recovery_curves(ranks: pd.DataFrame, cutoff: int) -> pd.DataFrame:
                     per_user("ndcg", rank, cutoff).mean(),
                     member.sum() if goes_back else np.nan,
                     (hit & member).sum() if goes_back else np.nan,
-                    recovery(member, rank, cutoff) if goes_back else np.nan,
+                    recovery(member, rank, cutoff) if member.any() else np.nan,
                     (hit & ~hit_at_one).sum(),
                     (~hit & hit_at_one).sum(),
                 )
@@ -229,6 +264,11 @@ def recovery_sweep(ranks: pd.DataFrame, cutoff: int, bootstrap: Bootstrap) -> pd
     """
     if ranks.empty:
         return summarize(pd.DataFrame(columns=[*RUN_COLUMNS, "user"]), ["residual_scale", "measure"], bootstrap)
+    return summarize(_recovery_cases(ranks, cutoff), ["residual_scale", "measure"], bootstrap)
+
+
+def _recovery_cases(ranks: pd.DataFrame, cutoff: int) -> pd.DataFrame:
+    """What :func:`recovery_sweep` sums up: a row per run, λ, measure and case of the test part."""
     test = ranks[(ranks["part"] == "test") & (ranks["order"] == "ordered")]
     back = [f"target_rank_back_{offset}" for offset in READOUT_OFFSETS[1:]]
     at_one = test.loc[(test["residual_scale"] == 1.0) & (test[back] >= 0).all(axis=1), [*RUN_COLUMNS, "case", "target_rank", *back]]
@@ -242,7 +282,33 @@ def recovery_sweep(ranks: pd.DataFrame, cutoff: int, bootstrap: Bootstrap) -> pd
         _measured(paired, hit, paired["hit_at_one"], ["residual_scale"], measure="hit_rate_kept"),
         _measured(paired, hit & paired["member"], paired["member"], ["residual_scale"], measure="recovery"),
     ]
-    return summarize(pd.concat(parts), ["residual_scale", "measure"], bootstrap)
+    return pd.concat(parts)
+
+
+#: In place of a seed: all of a model together.
+ALL_SEEDS = "all"
+
+
+def at_the_choice(ranks: pd.DataFrame, choices: pd.DataFrame, cutoff: int, bootstrap: Bootstrap) -> pd.DataFrame:
+    """On the test part at the chosen λ, with intervals: hit rate relative to λ = 1, and recovery; of each seed, and of all together.
+
+    Parameters
+    ----------
+    ranks : rows of rescale.parquet.   choices : from :func:`chosen_scales`.
+
+    Returns
+    -------
+    Conditions ``tolerance``, ``selection``, ``seed`` (text; :data:`ALL_SEEDS` where there are several) and ``measure`` (as in
+    :func:`recovery_sweep`).
+    """
+    conditions = ["tolerance", "selection", "of_seed", "measure"]
+    cases = pd.DataFrame(columns=[*RUN_COLUMNS, "user", *conditions])
+    if len(choices):
+        chosen = choices[[*RUN_COLUMNS, "tolerance", "selection", "residual_scale"]]
+        each = chosen.merge(_recovery_cases(ranks, cutoff), on=[*RUN_COLUMNS, "residual_scale"])
+        several = each.groupby(STUDY_COLUMNS)["seed"].transform("nunique") > 1
+        cases = pd.concat([each.assign(of_seed=each["seed"].astype(str)), each[several].assign(of_seed=ALL_SEEDS)])
+    return summarize(cases, conditions, bootstrap).rename(columns={"of_seed": "seed"})
 
 
 def chosen_scales(curves: pd.DataFrame, tolerances: Sequence[float]) -> pd.DataFrame:
@@ -258,7 +324,7 @@ def chosen_scales(curves: pd.DataFrame, tolerances: Sequence[float]) -> pd.DataF
     and on test its row of the curve, with ``hit_rate_at_1`` and ``ndcg_at_1``.
     """
     rows = []
-    for run, group in curves[curves["recovery"].notna()].groupby(RUN_COLUMNS, sort=False):
+    for run, group in curves[curves["recoverable"].notna()].groupby(RUN_COLUMNS, sort=False):
         parts = {part: table.set_index("residual_scale") for part, table in group.groupby("part")}
         test = parts["test"]
         for tolerance in tolerances:
@@ -296,9 +362,10 @@ def comparisons(
     -------
     Conditions ``contrast`` (``shuffle``, ``residual scale``, ``model``), ``condition``, ``reference``, ``measure`` (``NDCG``, ``HRLI``);
     the value is condition − reference, ``p`` of a sign-flip test over users, ``p_holm`` corrected for all rows. Two models are
-    compared on the seeds that both have.
+    compared on the seeds that both have. A model without a residual to scale has one row, whose ``note`` says so.
     """
     conditions = ["contrast", "condition", "reference", "measure"]
+    without = sorted({(*entry[:3], entry[4]) for entry in scaled.attrs.get("not_applicable", ())})
     parts = []
     shuffled = shuffled.assign(NDCG=per_user("ndcg", shuffled["target_rank"].to_numpy(), cutoff))
     shuffled = _mean_over_repeats(shuffled, ["order"], ["NDCG"])
@@ -315,7 +382,9 @@ def comparisons(
     parts = [part for part in parts if len(part)]
     frame = pd.concat(parts) if parts else pd.DataFrame(columns=[*RUN_COLUMNS, *conditions])
     found = summarize(frame, conditions, bootstrap, permutations)
-    return found.assign(p_holm=holm(found["p"].to_numpy(dtype=np.float64)))
+    found = found.assign(p_holm=holm(found["p"].to_numpy(dtype=np.float64)), note="")
+    missing = pd.DataFrame(without, columns=[*STUDY_COLUMNS, "note"]).assign(contrast="residual scale")
+    return pd.concat([found, missing], ignore_index=True) if len(missing) else found
 
 
 #: Which targets the tie-order study looks at: all, those with the time of the item before them, those without.
@@ -324,42 +393,96 @@ TARGETS = ("all", "tied", "untied")
 TIE_ORDER_MEASURES = ("NDCG", "HRLI", "HRL2I", "partial shuffle, %", "full shuffle, %")
 
 
-def tie_order_effects(ranks: pd.DataFrame, shuffled: pd.DataFrame, cutoff: int, bootstrap: Bootstrap) -> pd.DataFrame:
-    """The headline measures by the order of ties, for all targets, tied and untied ones.
+#: The row of the tie-order study that holds differences.
+TIES_DIFFERENCE = "item - random"
+
+
+def tie_order_effects(
+    ranks: pd.DataFrame,
+    shuffled: pd.DataFrame,
+    user_ids: Mapping[str, Sequence[str]],
+    cutoff: int,
+    bootstrap: Bootstrap,
+    permutations: int,
+) -> pd.DataFrame:
+    """The headline measures by the order of ties, for all targets, tied and untied ones, and what the order makes of them.
 
     Parameters
     ----------
     ranks, shuffled : rows of ranks.parquet and shuffle.parquet of the runs of the tie-order study; their datasets are named
         ``{dataset}.ties-item`` or ``{dataset}.ties-random-{draw}``.
+    user_ids : dataset (so named) → original id of each user code: users are paired by id, since the filter may keep others where a repeat
+        of an item hinges on a tie.
 
     Returns
     -------
-    Conditions ``ties`` (``item``, ``random``), ``targets`` and ``measure``. Trainings on several random orders count like seeds: they are
-    pooled, and ``sd_seeds`` and ``seeds`` are over all trainings of an order. Users are the same across orders if the filter keeps the
-    same, as it does unless a repeat of an item hinges on a tie.
+    Conditions ``ties`` (``item``, ``random``, ``item - random``), ``targets`` and ``measure``. Trainings on several random orders
+    count like seeds: they are pooled, and ``sd_seeds`` and ``seeds`` are over all trainings of an order. The difference of two
+    means over trainings is over the users of both orders (whose target is tied, or untied, in both), ``p`` of a test that swaps
+    a user's two sides, ``p_holm`` corrected for all differences; both are empty in other rows.
     """
     by_case = [*RUN_COLUMNS, "case"]
-    shuffled = shuffled.merge(ranks[[*by_case, "tied"]], on=by_case, validate="many_to_one")
-    ranks, shuffled = _by_tie_order(ranks), _by_tie_order(shuffled)
+    shuffled = _against_ordered(shuffled, "ndcg", cutoff).merge(ranks[[*by_case, "tied"]], on=by_case, validate="many_to_one")
+    parts = []
+    for measure, order in (("NDCG", "ordered"), ("partial shuffle, %", "partial"), ("full shuffle, %", "full")):
+        rows = shuffled[shuffled["order"] == order]
+        against = np.ones(len(rows)) if order == "ordered" else rows["metric_value_ordered"]
+        parts.append(_measured(rows, rows["metric_value"], against, ["tied"], measure=measure))
+    for measure, column in (("HRLI", "last_rank"), ("HRL2I", "last_but_one_rank")):
+        rank = ranks[column].to_numpy()
+        parts.append(_measured(ranks, hits(rank, cutoff), rank > 0, ["tied"], measure=measure))
+    frame = pd.concat(parts)
+    ids = frame.groupby("dataset", sort=False)["user"].transform(lambda codes: np.asarray(user_ids[codes.name])[codes])
+    frame = _by_tie_order(frame.assign(user=pd.factorize(ids)[0]))
+    tied = np.where(frame["tied"], "tied", "untied")
+    frame = pd.concat([frame.assign(targets="all"), frame.assign(targets=tied)])
+
     conditions = ["ties", "targets", "measure"]
-    found = []
-    for targets in TARGETS:
-        chosen, moved = (frame if targets == "all" else frame[frame["tied"] == (targets == "tied")] for frame in (ranks, shuffled))
-        if not len(chosen):
-            continue
-        for ties in dict.fromkeys(chosen["ties"]):
-            effects = shuffle_effects(moved[moved["ties"] == ties], "ndcg", cutoff, bootstrap)
-            rates = last_item_hit_rates(chosen[chosen["ties"] == ties], cutoff, bootstrap)
-            effects = effects[(effects["measure"] == "value") == (effects["order"] == "ordered")]
-            effects = effects[effects["measure"] != "unchanged_percent"]
-            names = {"ordered": "NDCG", "partial": "partial shuffle, %", "full": "full shuffle, %"}
-            effects = effects.assign(measure=effects["order"].map(names)).drop(columns="order")
-            found.append(pd.concat([effects, rates], ignore_index=True).assign(ties=ties, targets=targets))
-    table = pd.concat(found, ignore_index=True)
+    under_each = _in_percent(summarize(frame, conditions, bootstrap))
+    under_each = _count_everyone(under_each, under_each["measure"].str.endswith("%"), "NDCG", ["ties", "targets"])
+    table = pd.concat([under_each, _tie_differences(frame, bootstrap, permutations)], ignore_index=True)
     columns = [*STUDY_COLUMNS, *conditions]
-    rank = {name: place for place, name in enumerate([*TARGETS, *TIE_ORDER_MEASURES])}
+    rank = {name: place for place, name in enumerate([*TARGETS, "item", "random", TIES_DIFFERENCE, *TIE_ORDER_MEASURES])}
     table = table.sort_values(columns, key=lambda column: column.map(lambda value: rank.get(value, value)), kind="stable")
     return table[[*columns, *(column for column in table if column not in columns)]].reset_index(drop=True)
+
+
+def _tie_differences(frame: pd.DataFrame, bootstrap: Bootstrap, permutations: int) -> pd.DataFrame:
+    """Item order less random order of every measure: means over trainings, for the users of both."""
+    tables = []
+    for study, group in frame.groupby(STUDY_COLUMNS, sort=False):
+        trainings = group.groupby("ties")["seed"].nunique()
+        if set(trainings.index) != {"item", "random"}:
+            continue
+        users, user = np.unique(group["user"].to_numpy(), return_inverse=True)
+        column, keys = pd.factorize(pd.MultiIndex.from_frame(group[["targets", "measure"]]))
+        side = (group["ties"] == "random").to_numpy(dtype=np.int64)
+        shape = (len(users), len(keys), 2)
+        cell, share = np.ravel_multi_index((user, column, side), shape), 1.0 / group["ties"].map(trainings)
+        numerator, denominator, cases = (
+            np.bincount(cell, weights=weight * share, minlength=int(np.prod(shape))).reshape(shape).astype(np.float64)
+            # A user without accuracy may gain from a shuffle; one without a last but one item has no hit rate of it.
+            for weight in (group["numerator"], group["denominator"], (group["denominator"] != 0) | group["measure"].str.endswith("%"))
+        )
+        in_both = (cases > 0).all(axis=2, keepdims=True)
+        numerator, denominator = np.where(in_both, numerator, 0.0), np.where(in_both, denominator, 0.0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            value = _finite(numerator.sum(axis=0) / denominator.sum(axis=0))
+        table = keys.to_frame(index=False).set_axis(["targets", "measure"], axis=1)
+        table = table.assign(**dict(zip(STUDY_COLUMNS, study, strict=True)), ties=TIES_DIFFERENCE)
+        table["value"] = value[:, 0] - value[:, 1]
+        table["ci_low"], table["ci_high"] = bootstrap_difference(numerator, denominator, resamples=bootstrap.resamples, seed=bootstrap.seed)
+        table.loc[table["measure"].str.endswith("%"), ["value", "ci_low", "ci_high"]] *= 100.0
+        table["seeds"], table["users"] = int(trainings.sum()), in_both.sum(axis=(0, 2))
+        table["cases"] = np.where(in_both, cases, 0.0)[:, :, 0].sum(axis=0).round().astype(int)
+        table["p"] = swap_test(numerator, denominator, permutations=permutations, seed=bootstrap.seed)
+        tables.append(table)
+    if not tables:
+        return pd.DataFrame(columns=["p", "p_holm"])
+    differences = pd.concat(tables, ignore_index=True)
+    known = differences["p"].notna()
+    differences.loc[known, "p_holm"] = holm(differences.loc[known, "p"].to_numpy(dtype=np.float64))
+    return differences
 
 
 def _by_tie_order(frame: pd.DataFrame) -> pd.DataFrame:

@@ -15,7 +15,7 @@ from pandas.io.formats.style import Styler
 from lastitem.files import write_aside
 from lastitem.parts import HEAD_SHARE, PARTS, WHOLE_STACK
 from lastitem.runs import RUN_COLUMNS
-from lastitem.summaries import STUDY_COLUMNS
+from lastitem.summaries import ALL_SEEDS, STUDY_COLUMNS, TIES_DIFFERENCE
 
 NOT_APPLICABLE = "n/a"
 STATISTICS = ("users", "items", "interactions", "avg_length", "density_percent", "days", "tied_transitions_percent", "tied_targets_percent")
@@ -192,7 +192,10 @@ def table3(mixing: pd.DataFrame, readout: pd.DataFrame) -> Table:
         sorted({(*entry[:3], f"{NOT_APPLICABLE}: {entry[4]}") for entry in mixing.attrs["not_applicable"]}),
         columns=[*STUDY_COLUMNS, "note"],
     )
-    facts = pd.concat([facts, missing], ignore_index=True) if len(missing) else facts
+    measured = facts.groupby(STUDY_COLUMNS, sort=False)["layer"].agg(lambda layers: WHOLE_STACK in set(layers))
+    mixed = measured[~measured].index.to_frame(index=False) if len(facts) else pd.DataFrame(columns=STUDY_COLUMNS)
+    mixed = mixed.assign(layer=WHOLE_STACK, part=PARTS[-1], positions="latest", note=f"{NOT_APPLICABLE}: another branch beside attention")
+    facts = pd.concat([facts, *(rows for rows in (mixed, missing) if len(rows))], ignore_index=True)
 
     layout_rows = []
     for key, group in facts[facts["note"] == ""].groupby([*STUDY_COLUMNS, "positions", "layer"], sort=False):
@@ -211,6 +214,9 @@ def table3(mixing: pd.DataFrame, readout: pd.DataFrame) -> Table:
             row["Context by head"] = " / ".join(f"{share:.2f}" for share in heads["mean"])
         row |= {"n": f"{int(group['n'].iloc[0]):,}", "Seeds": str(int(group["seeds"].iloc[0]))}
         layout_rows.append(row)
+    for entry in mixed.to_dict("records"):
+        names = {"Dataset": entry["dataset"], "Split": entry["split"], "Model": entry["model"]}
+        layout_rows.append(names | {"Positions": "latest", "Layer": "whole stack", PARTS[-1]: entry["note"]})
     for entry in missing.to_dict("records"):
         layout_rows.append({"Dataset": entry["dataset"], "Split": entry["split"], "Model": entry["model"], "Positions": entry["note"]})
     layout = pd.DataFrame(layout_rows).fillna(NOT_APPLICABLE)
@@ -219,59 +225,96 @@ def table3(mixing: pd.DataFrame, readout: pd.DataFrame) -> Table:
         "for the attention output alone (Attn), with the residual (AttnRes), and with residual and layer normalization (AttnResLN). "
         "0: the position keeps only itself; 1: only others. latest: the position the prediction is read from (n targets); all: every "
         "real position (n positions). Whole stack: the norms multiplied through all blocks, in the manner of attention rollout; it "
-        "assumes that parts do not cancel. Context by head: share of each head in what comes from other positions. Mean over seeds, "
-        "± standard deviation where there are several; in brackets, at the latest position, the bootstrap interval over users. Inputs "
+        "assumes that parts do not cancel, and that what stands between the blocks keeps their shares. Context by head: share of each "
+        "head in what comes from other positions. Mean over seeds, ± standard deviation where there are several; in brackets, at the "
+        "latest position, the bootstrap interval over users. Inputs "
         f"with one item are left out ({_counts(facts.get('single_item_inputs'))})."
     )
     return Table(facts, layout, caption, {})
 
 
-def table4(choices: pd.DataFrame, not_applicable: Sequence[tuple], tolerance: float, cutoff: int) -> Table:
-    """Recovery and chosen λ, one row per run: what validation chose and, labelled as such, what test would have chosen."""
-    facts = choices.assign(note="")
-    missing = pd.DataFrame([(*entry[:4], f"{NOT_APPLICABLE}: {entry[4]}") for entry in not_applicable], columns=[*RUN_COLUMNS, "note"])
-    facts = pd.concat([facts, missing], ignore_index=True) if len(missing) else facts
+def table4(choices: pd.DataFrame, spread: pd.DataFrame, not_applicable: Sequence[tuple], tolerance: float, cutoff: int) -> Table:
+    """Recovery and chosen λ: what validation chose and, labelled as such, what test would have chosen; a row per seed, and one of all.
+
+    Parameters
+    ----------
+    choices : :func:`lastitem.summaries.chosen_scales`.   spread : :func:`lastitem.summaries.at_the_choice` of them.
+    not_applicable : dataset, split, model, seed and reason of the runs without a choice.   tolerance : the ε shown to readers.
+    """
+    of_choice = [*STUDY_COLUMNS, "tolerance", "selection"]
+    counts = [
+        "recoverable",
+        "recovered",
+        "hits_won",
+        "hits_lost",
+        "hit_rate",
+        "hit_rate_at_1",
+        "ndcg",
+        "ndcg_at_1",
+        "validation_recoverable",
+    ]
+    facts = choices.assign(seed=choices["seed"].astype(str), note="")
+    if len(choices):
+        several = choices.groupby(of_choice, sort=False).filter(lambda rows: len(rows) > 1)
+        means = several.groupby(of_choice, sort=False).agg({"cases": "first", **dict.fromkeys(counts, "mean")}).reset_index()
+        facts = pd.concat([facts.drop(columns=["recovery", "hit_rate_kept"]), means.assign(seed=ALL_SEEDS, note="")], ignore_index=True)
+        for measure in ("recovery", "hit_rate_kept"):
+            own = spread[spread["measure"] == measure]
+            own = own[[*of_choice, "seed", "value", "ci_low", "ci_high", "sd_seeds"]].set_axis(
+                [*of_choice, "seed", measure, f"{measure}_ci_low", f"{measure}_ci_high", f"{measure}_sd_seeds"], axis=1
+            )
+            facts = facts.merge(own, on=[*of_choice, "seed"], how="left", validate="one_to_one")
+        models = {name: place for place, name in enumerate(dict.fromkeys(map(tuple, choices[STUDY_COLUMNS].to_numpy())))}
+        facts["place"] = [models[tuple(name)] for name in facts[STUDY_COLUMNS].to_numpy()]
+        facts = facts.sort_values(["place", "tolerance", "selection"], ascending=[True, True, False], kind="stable")
+        facts = facts.drop(columns="place").reset_index(drop=True)
+    missing = pd.DataFrame(
+        [(*entry[:3], str(entry[3]), f"{NOT_APPLICABLE}: {entry[4]}") for entry in not_applicable], columns=[*RUN_COLUMNS, "note"]
+    )
     layout_rows = []
-    for row in choices[choices["tolerance"] == tolerance].to_dict("records") if len(choices) else ():
+    for row in facts[facts["tolerance"] == tolerance].to_dict("records") if len(choices) else ():
+        of_all = row["seed"] == ALL_SEEDS
+        names = {
+            "Dataset": row["dataset"],
+            "Split": row["split"],
+            "Model": row["model"],
+            "Seed": row["seed"],
+            "Chosen on": row["selection"],
+        }
+        digits = 1 if of_all else 0
         layout_rows.append(
-            {
-                "Dataset": row["dataset"],
-                "Split": row["split"],
-                "Model": row["model"],
-                "Seed": str(row["seed"]),
-                "Chosen on": row["selection"],
-                "λ": f"{row['residual_scale']:g}",
-                "n": f"{row['cases']:,.0f}",
-                "R": f"{row['recoverable']:,.0f}",
-                "Recovered": f"{row['recovered']:,.0f}",
-                "Recovery": f"{row['recovery']:.3f}",
-                "Hits lost": f"{row['hits_lost']:,.0f}",
-                "Hits won": f"{row['hits_won']:,.0f}",
-                f"HR@{cutoff} at λ": f"{row['hit_rate']:.4f}",
-                f"HR@{cutoff} at 1": f"{row['hit_rate_at_1']:.4f}",
-                f"NDCG@{cutoff} at λ": f"{row['ndcg']:.4f}",
-                f"NDCG@{cutoff} at 1": f"{row['ndcg_at_1']:.4f}",
-            }
+            names
+            | {"λ": "of each" if of_all else f"{row['residual_scale']:g}", "n": f"{row['cases']:,.0f}"}
+            | {"R": f"{row['recoverable']:,.{digits}f}", "Recovered": f"{row['recovered']:,.{digits}f}"}
+            | {"Recovery": _with_interval(row, "recovery")}
+            | {"Hits lost": f"{row['hits_lost']:,.{digits}f}", "Hits won": f"{row['hits_won']:,.{digits}f}"}
+            | {f"HR@{cutoff} at λ": f"{row['hit_rate']:.4f}", f"HR@{cutoff} at 1": f"{row['hit_rate_at_1']:.4f}"}
+            | {f"HR@{cutoff} kept": _with_interval(row, "hit_rate_kept")}
+            | {f"NDCG@{cutoff} at λ": f"{row['ndcg']:.4f}", f"NDCG@{cutoff} at 1": f"{row['ndcg_at_1']:.4f}"}
         )
-    for entry in missing.to_dict("records"):
-        layout_rows.append(
-            {
-                "Dataset": entry["dataset"],
-                "Split": entry["split"],
-                "Model": entry["model"],
-                "Seed": str(entry["seed"]),
-                "Chosen on": entry["note"],
-            }
-        )
+    layout_rows += [
+        {"Dataset": entry["dataset"], "Split": entry["split"], "Model": entry["model"], "Seed": entry["seed"], "Chosen on": entry["note"]}
+        for entry in missing.to_dict("records")
+    ]
+    facts = pd.concat([facts, missing], ignore_index=True) if len(missing) else facts
     layout = pd.DataFrame(layout_rows).fillna(NOT_APPLICABLE)
     caption = (
         f"Table 4. Recovery on the test part at the residual scale λ chosen on validation (largest recovery that keeps "
-        f"{100 * (1 - tolerance):g} % of the validation HR@{cutoff}), one row per trained model (seed). R: number of targets missed at the "
-        "last position but hit when the read-out is moved back by one to three positions, at λ = 1. Recovery: share of R that is hit "
-        "under λ. Hits lost and won: against λ = 1, over all n targets. The oracle chooses λ on the test part itself: a bound, not a "
-        "result."
+        f"{100 * (1 - tolerance):g} % of the validation HR@{cutoff}), one row per trained model (seed) and, where there are several, one "
+        "of all: counts and rates are means over seeds, recovery and HR kept are pooled, ± standard deviation over seeds. R: number of "
+        "targets missed at the last position but hit when the read-out is moved back by one to three positions, at λ = 1. Recovery: "
+        "share of R that is hit under λ (n/a where R is empty). Hits lost and won: against λ = 1, over all n targets. HR kept: relative to "
+        "λ = 1. In brackets: 95 % bootstrap intervals over users at the chosen λ. The oracle chooses λ on the test part itself: a "
+        "bound, not a result."
     )
     return Table(facts, layout, caption, {})
+
+
+def _with_interval(row: Mapping[str, Any], measure: str) -> str:
+    value, low, high, deviation = (row[f"{measure}{part}"] for part in ("", "_ci_low", "_ci_high", "_sd_seeds"))
+    if pd.isna(value):
+        return NOT_APPLICABLE
+    return f"{value:.3f}{'' if pd.isna(deviation) else f' ± {deviation:.3f}'} [{low:.3f}, {high:.3f}]"
 
 
 def table5(found: pd.DataFrame, cutoff: int) -> Table:
@@ -282,47 +325,57 @@ def table5(found: pd.DataFrame, cutoff: int) -> Table:
         for _, fact in group.iterrows():
             percent = fact["measure"].endswith("%")
             name = fact["measure"] if percent else f"{fact['measure']}@{cutoff}"
-            low, high = (f"{fact[side]:+.1f}" if percent else f"{fact[side]:.4f}" for side in ("ci_low", "ci_high"))
-            value = f"{fact['value']:+.1f}" if percent else f"{fact['value']:.4f}"
+            sign = "+" if percent or fact["ties"] == TIES_DIFFERENCE else ""
+            value, low, high = (f"{fact[side]:{sign}.{1 if percent else 4}f}" for side in ("value", "ci_low", "ci_high"))
             spread = "" if pd.isna(fact["sd_seeds"]) else f" ± {fact['sd_seeds']:.{1 if percent else 4}f}"
-            row[name] = f"{value}{spread} [{low}, {high}]"
+            tested = "" if pd.isna(fact["p_holm"]) else f", p {fact['p_holm']:.2g}"
+            row[name] = NOT_APPLICABLE if pd.isna(fact["value"]) else f"{value}{spread} [{low}, {high}]{tested}"
         row |= {"Users": f"{int(group['users'].max()):,}", "Trainings": str(int(group["seeds"].iloc[0]))}
         rows.append(row)
     caption = (
         "Table 5. The same log with events of equal time ordered by item id (what a stable sort makes of a file sorted by item) and at "
         "random, each with its own trainings: accuracy, last-item hit rates, and what shuffling the history changes. Tied: targets with "
-        "the time of the item before them. Mean over trainings (seeds, and draws of the random order), ± standard deviation over them "
-        "where there are several; in brackets the bootstrap interval over users."
+        "the time of the item before them. Over trainings (seeds, and draws of the random order): means of accuracy and hit rates, pooled "
+        "changes, ± standard deviation where there are several; in brackets the bootstrap interval over users. item - random: the "
+        "difference, in percentage points for the shuffles, paired over the users that stand in the row under both orders; p of a test "
+        f"that swaps users between the orders, corrected for all {int(found['p'].notna().sum())} differences (Holm)."
     )
     return Table(found, pd.DataFrame(rows).fillna(NOT_APPLICABLE), caption, {})
 
 
-def comparisons(found: pd.DataFrame, cutoff: int) -> Table:
+def comparisons(found: pd.DataFrame, cutoff: int, permutations: int) -> Table:
     """Every paired difference of the study with its interval and p-value; ``found`` is of :func:`lastitem.summaries.comparisons`."""
-    layout = pd.DataFrame(
-        [
-            {
-                "Dataset": row["dataset"],
-                "Split": row["split"],
-                "Model": row["model"],
-                "Contrast": row["contrast"],
-                "Difference": f"{_named(row, 'condition')} − {_named(row, 'reference')}",
-                "Of": f"{row['measure']}@{cutoff}",
-                "Value": _spread(row),
-                "95 % interval": f"[{row['ci_low']:.4f}, {row['ci_high']:.4f}]",
-                "p": f"{row['p']:.2g}",
-                "p (Holm)": f"{row['p_holm']:.2g}",
-                "Users": f"{row['users']:,}",
-                "Seeds": str(row["seeds"]),
-            }
-            for _, row in found.iterrows()
-        ],
-    )
+    tested = found[found["note"] == ""]
+    rows = [
+        {
+            "Dataset": row["dataset"],
+            "Split": row["split"],
+            "Model": row["model"],
+            "Contrast": row["contrast"],
+            "Difference": f"{_named(row, 'condition')} − {_named(row, 'reference')}",
+            "Of": f"{row['measure']}@{cutoff}",
+            "Value": _spread(row),
+            "95 % interval": f"[{row['ci_low']:.4f}, {row['ci_high']:.4f}]",
+            "p": f"{row['p']:.2g}",
+            "p (Holm)": f"{row['p_holm']:.2g}",
+            "Users": f"{row['users']:,.0f}",
+            "Seeds": f"{row['seeds']:.0f}",
+        }
+        for _, row in tested.iterrows()
+    ]
+    for row in found[found["note"] != ""].to_dict("records"):
+        note = f"{NOT_APPLICABLE}: {row['note']}"
+        rows.append(
+            {"Dataset": row["dataset"], "Split": row["split"], "Model": row["model"], "Contrast": row["contrast"], "Difference": note}
+        )
+    layout = pd.DataFrame(rows).fillna(NOT_APPLICABLE)
     caption = (
         "Comparisons. Differences on the test part, paired over users: shuffled against ordered histories (mean over the shuffles), "
         "residual scale λ against 1, model against model on the seeds both have. Mean over users and seeds, ± standard deviation over "
         "seeds where there are several; bootstrap interval over users; p of a sign-flip test over users, and corrected for all "
-        f"{len(found)} rows (Holm). The tests are about users: whether another training would differ the same way is what the seeds tell."
+        f"{len(tested)} rows (Holm). Where the test is not exact it draws {permutations:,} sets of signs, and the smallest p that they can "
+        f"give is {min(1.0, len(tested) / (permutations + 1)):.2g} after the correction. The tests are about users: whether another "
+        "training would differ the same way is what the seeds tell."
     )
     return Table(found, layout, caption, {})
 

@@ -75,6 +75,10 @@ def tie_runs(path):
     return [f"{RUN}/{path}".format(**run) for run in tie_order_runs(config)]
 
 
+#: The datasets of the tie-order study, one for each order.
+TIE_DATASETS = list(dict.fromkeys(run["dataset"] for run in tie_order_runs(config)))
+
+
 def raw(path):
     """A file of the raw log of a dataset, which may be that of another one with other ties."""
     return lambda wildcards: f"data/{config['registry'][wildcards.dataset].get('log_of', wildcards.dataset)}/{path}"

@@ -131,9 +131,11 @@ rule table4:
         tolerances=config["accuracy_tolerances"],
         tolerance=config["headline_tolerance"],
         cutoff=config["headline_cutoff"],
+        bootstrap=config["bootstrap"],
     shell:
         "python {input.script:q} table4 --rescale {input.rescale:q} --tolerances {params.tolerances}"
         " --headline-tolerance {params.tolerance} --headline-cutoff {params.cutoff}"
+        " --resamples {params.bootstrap[resamples]} --bootstrap-seed {params.bootstrap[seed]}"
         " --csv {output.csv:q} --markdown {output.markdown:q} --latex {output.latex:q} > {log:q} 2>&1"
 
 
@@ -143,6 +145,7 @@ rule table5:
         modules=modules("make_table.py"),
         ranks=tie_runs("ranks.parquet"),
         shuffle=tie_runs("shuffle.parquet"),
+        users=expand(f"{CORE}/users.parquet", dataset=TIE_DATASETS),
     output:
         csv=report(
             "results/table5.csv",
@@ -161,8 +164,11 @@ rule table5:
     params:
         cutoff=config["headline_cutoff"],
         bootstrap=config["bootstrap"],
+        permutations=config["permutations"],
+        datasets=TIE_DATASETS,
     shell:
-        "python {input.script:q} table5 --ranks {input.ranks:q} --shuffle {input.shuffle:q} --headline-cutoff {params.cutoff}"
+        "python {input.script:q} table5 --ranks {input.ranks:q} --shuffle {input.shuffle:q} --users {input.users:q}"
+        " --datasets {params.datasets:q} --permutations {params.permutations} --headline-cutoff {params.cutoff}"
         " --resamples {params.bootstrap[resamples]} --bootstrap-seed {params.bootstrap[seed]}"
         " --csv {output.csv:q} --markdown {output.markdown:q} --latex {output.latex:q} > {log:q} 2>&1"
 
@@ -414,6 +420,7 @@ rule fig7:
         modules=modules("plot_fig7.py"),
         ranks=tie_runs("ranks.parquet"),
         shuffle=tie_runs("shuffle.parquet"),
+        users=expand(f"{CORE}/users.parquet", dataset=TIE_DATASETS),
     output:
         pdf=report(
             "results/fig7.pdf",
@@ -432,9 +439,11 @@ rule fig7:
     params:
         cutoff=config["headline_cutoff"],
         bootstrap=config["bootstrap"],
+        permutations=config["permutations"],
+        datasets=TIE_DATASETS,
     shell:
-        "python {input.script:q} --ranks {input.ranks:q} --shuffle {input.shuffle:q}"
-        " --cutoff {params.cutoff} --resamples {params.bootstrap[resamples]} --bootstrap-seed {params.bootstrap[seed]}"
+        "python {input.script:q} --ranks {input.ranks:q} --shuffle {input.shuffle:q} --users {input.users:q}"
+        " --datasets {params.datasets:q} --permutations {params.permutations} --cutoff {params.cutoff} --resamples {params.bootstrap[resamples]} --bootstrap-seed {params.bootstrap[seed]}"
         " --pdf {output.pdf:q} --png {output.png:q} --csv {output.csv:q} > {log:q} 2>&1"
 
 
