@@ -34,7 +34,8 @@ def make_table1(arguments: argparse.Namespace) -> tables.Table:
 def make_table2(arguments: argparse.Namespace) -> tables.Table:
     """Accuracy."""
     found = accuracy(read_run_tables(arguments.ranks), arguments.cutoffs, Bootstrap.from_arguments(arguments))
-    return tables.table2(found, [read_json(path) for path in arguments.evaluations], arguments.headline_cutoff)
+    evaluations = [read_json(path) for path in arguments.evaluations]
+    return tables.table2(found, evaluations, tables.read_charts(arguments.charts), arguments.headline_cutoff)
 
 
 def make_table3(arguments: argparse.Namespace) -> tables.Table:
@@ -87,7 +88,7 @@ def make_claims(arguments: argparse.Namespace) -> tables.Table:
         mixing_at_readout(read_run_tables(arguments.rescale_mixing), bootstrap, ["residual_scale"]),
         recovery_sweep(scaled, cutoff, bootstrap),
     )
-    return tables.claims(found, cutoff)
+    return tables.claims(found, tables.read_charts(arguments.charts), cutoff)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -107,6 +108,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         if name == "table1":
             command.add_argument("--statistics", required=True, nargs="+", help="statistics.json of each dataset")
             command.add_argument("--published", required=True, help="CSV of the paper's Table 1")
+        if name in ("table2", "claims"):
+            command.add_argument("--charts", required=True, help="CSV of the numbers in the paper's charts")
         if name in ("table2", "table5", "comparisons", "claims"):
             command.add_argument("--ranks", required=True, nargs="+", help="ranks.parquet of each run")
         if name == "table2":

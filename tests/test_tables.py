@@ -6,6 +6,7 @@ compiled; what LaTeX can read is tested everywhere.
 
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -150,17 +151,20 @@ def test_table1_shows_the_paper_below_ours(tmp_path):
 # Table 2
 
 
-def ranks_of(folder, model, ranks, seed=1, dataset="d"):
+CHARTS = Path(__file__).parents[1] / "config/published/charts.csv"
+
+
+def ranks_of(folder, model, ranks, seed=1, dataset="d", split="loo"):
     path = folder / f"{dataset}.{model}.{seed}.parquet"
     count = len(ranks)
-    write_run_table(path, Run(dataset, "loo", model, seed), {"user": np.arange(count, dtype=np.int32), "target_rank": np.array(ranks)})
+    write_run_table(path, Run(dataset, split, model, seed), {"user": np.arange(count, dtype=np.int32), "target_rank": np.array(ranks)})
     return path
 
 
-def evaluation_of(folder, model, coverage, seed=1, dataset="d", targets=4, filter_seen=True):
+def evaluation_of(folder, model, coverage, seed=1, dataset="d", targets=4, filter_seen=True, split="loo"):
     content = {
         "dataset": dataset,
-        "split": "loo",
+        "split": split,
         "model": model,
         "seed": seed,
         "ranking": "full catalogue",
@@ -179,7 +183,15 @@ def evaluation_of(folder, model, coverage, seed=1, dataset="d", targets=4, filte
 
 def make_table2(folder, ranks, evaluations):
     return make(
-        folder, "table2", ranks=ranks, evaluations=evaluations, cutoffs=[10, 20], headline_cutoff=[10], resamples=[100], bootstrap_seed=[0]
+        folder,
+        "table2",
+        ranks=ranks,
+        evaluations=evaluations,
+        charts=[CHARTS],
+        cutoffs=[10, 20],
+        headline_cutoff=[10],
+        resamples=[100],
+        bootstrap_seed=[0],
     )
 
 
@@ -204,6 +216,33 @@ def test_table2_by_hand(tmp_path):
     assert (fact["users"], fact["cases"], fact["seeds"], fact["targets_lost_to_filter"]) == (4, 4, 2, 2)
     covered = csv[(csv["metric"] == "coverage") & (csv["model"] == "b")].set_index("cutoff")["value"]
     assert covered.to_dict() == {10: 0.1, 20: 0.2}
+
+
+def test_table2_shows_the_paper_beside_ours(tmp_path):
+    """Its SASRec on Beauty has 0.0215 under the global temporal split; another model, or another split, has nothing beside it."""
+    runs = [("sasrec", "gts"), ("popularity", "gts"), ("sasrec", "loo")]
+    ranks, evaluations = [], []
+    for model, split in runs:
+        (tmp_path / split).mkdir(exist_ok=True)
+        ranks.append(ranks_of(tmp_path / split, model, [1, 2], dataset="beauty", split=split))
+        evaluations.append(evaluation_of(tmp_path / split, model, 0.1, dataset="beauty", split=split))
+    csv, markdown, _ = make_table2(tmp_path, ranks, evaluations)
+    assert [row_of(markdown, Model=model, Split=split)["Paper's NDCG@10"] for model, split in runs] == ["0.0215", "n/a", "n/a"]
+    beside = csv[csv["paper"].notna()]
+    assert beside[["model", "split", "metric", "cutoff", "paper"]].to_numpy().tolist() == [["sasrec", "gts", "ndcg", 10, 0.0215]]
+    assert "read off its charts" in markdown
+
+
+def test_claims_show_the_paper_beside_ours(tmp_path):
+    claims = ["last item only", "order matters", "last-item privilege", "recovery"]
+    found = pd.DataFrame({"claim": claims}).assign(
+        dataset="toys", split="gts", model="sasrec", meaning="m", holds="yes", evidence="e", users=5, seeds=1
+    )
+    other = tables.claims(found.assign(split="loo"), tables.read_charts(CHARTS), 10)
+    assert "In the paper" not in other.layout and "charts" not in other.caption
+    table = tables.claims(found, tables.read_charts(CHARTS), 10)
+    assert table.layout["In the paper"].tolist() == ["-0.4 %", "-46.7 %", "0.864 against 0.148", ""]
+    assert tables.claims(found, tables.read_charts(CHARTS), 5).facts["paper"].tolist() == [""] * 4
 
 
 def test_table2_marks_the_best_per_dataset_and_all_of_equal_bests(tmp_path):

@@ -21,6 +21,8 @@ NOT_APPLICABLE = "n/a"
 STATISTICS = ("users", "items", "interactions", "avg_length", "density_percent", "days", "tied_transitions_percent", "tied_targets_percent")
 #: LaTeX: cells with more characters than a line are set in lines of a paragraph's width, tables with more lines than a page over pages.
 LINE, PARAGRAPH, PAGE = 30, "4.5cm", 50
+#: K of the paper's charts.
+CHARTED_CUTOFF = 10
 RAW_COUNTS = ("raw_users", "raw_items", "raw_interactions", "bad_rows")
 
 
@@ -47,6 +49,11 @@ def read_csv(path: str | Path) -> pd.DataFrame:
     """Read a tidy CSV; names stay the text they are, also 007 and NA."""
     names = {name: str for name in (*STUDY_COLUMNS, "ties", "order", "measure")}
     return pd.read_csv(path, dtype=names, keep_default_na=False, na_values=[""])
+
+
+def read_charts(path: str | Path) -> pd.DataFrame:
+    """The numbers of the paper's charts: dataset, model, hrli10, hrl2i10, ndcg10, partial_change_percent, full_change_percent."""
+    return pd.read_csv(path, dtype={"dataset": str, "model": str}, keep_default_na=False)
 
 
 def write(table: Table, csv: str | Path, markdown: str | Path, latex: str | Path) -> None:
@@ -115,8 +122,20 @@ def table1(statistics: Sequence[Mapping[str, Any]], published: pd.DataFrame) -> 
     return Table(facts, layout, caption, {})
 
 
-def table2(accuracy: pd.DataFrame, evaluations: Sequence[Mapping[str, Any]], cutoff: int) -> Table:
-    """Accuracy per dataset and model: mean ± sd over seeds, with n."""
+def _in_the_paper(published: pd.DataFrame, dataset: str, split: str, model: str) -> Mapping[str, float]:
+    """The paper's numbers for a model on a log, read off its charts (``gts``, K = 10); none where it has none."""
+    rows = published[(published["dataset"] == dataset) & (published["model"] == model)] if split == "gts" else published[:0]
+    return rows.iloc[0].to_dict() if len(rows) else {}
+
+
+def table2(accuracy: pd.DataFrame, evaluations: Sequence[Mapping[str, Any]], published: pd.DataFrame, cutoff: int) -> Table:
+    """Accuracy per dataset and model: mean ± sd over seeds, with n, and the paper's beside it where there is one.
+
+    Parameters
+    ----------
+    accuracy : :func:`lastitem.summaries.accuracy`.   evaluations : evaluation.json of each run.   published : the paper's charts, see
+        :func:`read_charts`.   cutoff : K of the layout.
+    """
     counts = pd.DataFrame(evaluations)
     keys = [*STUDY_COLUMNS]
     covered = counts.drop(columns="coverage").merge(
@@ -135,6 +154,8 @@ def table2(accuracy: pd.DataFrame, evaluations: Sequence[Mapping[str, Any]], cut
     facts = pd.concat([accuracy, coverage.reset_index().assign(metric="coverage")], ignore_index=True)
     per_study = counts.groupby(keys, sort=False)[["cold_targets", "targets_lost_to_filter", "filter_seen"]].first().reset_index()
     facts = facts.merge(per_study, on=keys)
+    charted = [_in_the_paper(published, *study).get("ndcg10", np.nan) for study in facts[keys].itertuples(index=False)]
+    facts["paper"] = np.where((facts["metric"] == "ndcg") & (facts["cutoff"] == CHARTED_CUTOFF), charted, np.nan)
 
     headline = facts[facts["cutoff"] == cutoff]
     labels = {"ndcg": f"NDCG@{cutoff}", "hr": f"HR@{cutoff}", "mrr": f"MRR@{cutoff}", "coverage": f"Coverage@{cutoff}"}
@@ -146,6 +167,8 @@ def table2(accuracy: pd.DataFrame, evaluations: Sequence[Mapping[str, Any]], cut
         row |= {label: _spread(by_metric.loc[metric]) for metric, label in labels.items()}
         low, high = by_metric.loc["ndcg", ["ci_low", "ci_high"]]
         row[f"NDCG@{cutoff} 95 % interval"] = f"[{low:.4f}, {high:.4f}]"
+        if headline["paper"].notna().any():
+            row[f"Paper's NDCG@{cutoff}"] = _cell("{:.4f}", by_metric.at["ndcg", "paper"])
         row |= {"Users": f"{first['users']:,}", "Targets": f"{first['cases']:,}", "Seeds": str(first["seeds"])}
         row |= {"Cold": f"{first['cold_targets']:,}", "Lost to filter": f"{first['targets_lost_to_filter']:,}"}
         layout_rows.append(row)
@@ -160,6 +183,8 @@ def table2(accuracy: pd.DataFrame, evaluations: Sequence[Mapping[str, Any]], cut
         "deviation where there are several; the interval is a bootstrap over users. Cold: targets that never occur in training. Lost to "
         "filter: targets already in the user's history, which the seen filter makes impossible to hit; they count as misses. Best in bold."
     )
+    if headline["paper"].notna().any():
+        caption += " The paper's values are read off its charts."
     return Table(facts, layout, caption, best)
 
 
@@ -380,8 +405,18 @@ def comparisons(found: pd.DataFrame, cutoff: int, permutations: int) -> Table:
     return Table(found, layout, caption, {})
 
 
-def claims(found: pd.DataFrame, cutoff: int) -> Table:
-    """The paper's claims for each model; ``found`` is of :func:`lastitem.claims.claims`."""
+def claims(found: pd.DataFrame, published: pd.DataFrame, cutoff: int) -> Table:
+    """The paper's claims for each model, beside its own numbers; ``found`` is of :func:`lastitem.claims.claims`."""
+    forms = {
+        "last item only": "{partial_change_percent:+.1f} %",
+        "order matters": "{full_change_percent:+.1f} %",
+        "last-item privilege": "{hrli10:.3f} against {hrl2i10:.3f}",
+    }
+    charted = [
+        _in_the_paper(published, *study) if cutoff == CHARTED_CUTOFF else {} for study in found[STUDY_COLUMNS].itertuples(index=False)
+    ]
+    paper = [forms[claim].format(**own) if own and claim in forms else "" for claim, own in zip(found["claim"], charted, strict=True)]
+    found = found.assign(paper=paper)
     layout = pd.DataFrame(
         {
             "Dataset": found["dataset"],
@@ -390,6 +425,7 @@ def claims(found: pd.DataFrame, cutoff: int) -> Table:
             "Claim": found["meaning"],
             "Holds": found["holds"],
             "Measured": found["evidence"],
+            **({"In the paper": found["paper"]} if any(paper) else {}),
             "Users": [f"{users:,}" for users in found["users"]],
             "Seeds": found["seeds"].astype(str),
         }
@@ -399,6 +435,8 @@ def claims(found: pd.DataFrame, cutoff: int) -> Table:
         "where they are given, a claim holds only if they are wholly on its side, fails only if they are wholly on the other, and is "
         "undecided between the two. The other lines compare means over users and seeds."
     )
+    if any(paper):
+        caption += " The paper's numbers are read off its charts."
     return Table(found, layout, caption, {})
 
 

@@ -52,6 +52,7 @@ rule table2:
         modules=modules("make_table.py"),
         ranks=runs("ranks.parquet", config["models"] + config["baselines"]),
         evaluations=runs("evaluation.json", config["models"] + config["baselines"]),
+        charts=f"{PUBLISHED}/charts.csv",
     output:
         csv=report(
             "results/table2.csv",
@@ -73,7 +74,7 @@ rule table2:
         bootstrap=config["bootstrap"],
     shell:
         "python {input.script:q} table2 --ranks {input.ranks:q} --evaluations {input.evaluations:q}"
-        " --cutoffs {params.cutoffs} --headline-cutoff {params.cutoff}"
+        " --charts {input.charts:q} --cutoffs {params.cutoffs} --headline-cutoff {params.cutoff}"
         " --resamples {params.bootstrap[resamples]} --bootstrap-seed {params.bootstrap[seed]}"
         " --csv {output.csv:q} --markdown {output.markdown:q} --latex {output.latex:q} > {log:q} 2>&1"
 
@@ -215,6 +216,7 @@ rule claims:
         mixing_users=runs("mixing_users.parquet"),
         rescale=runs("rescale.parquet"),
         rescale_mixing=runs("rescale_mixing.parquet"),
+        charts=f"{PUBLISHED}/charts.csv",
     output:
         csv=report(
             "results/claims.csv",
@@ -235,7 +237,7 @@ rule claims:
         bootstrap=config["bootstrap"],
     shell:
         "python {input.script:q} claims --ranks {input.ranks:q} --shuffle {input.shuffle:q} --mixing-users {input.mixing_users:q}"
-        " --rescale {input.rescale:q} --rescale-mixing {input.rescale_mixing:q}"
+        " --charts {input.charts:q} --rescale {input.rescale:q} --rescale-mixing {input.rescale_mixing:q}"
         " --headline-cutoff {params.cutoff} --resamples {params.bootstrap[resamples]} --bootstrap-seed {params.bootstrap[seed]}"
         " --csv {output.csv:q} --markdown {output.markdown:q} --latex {output.latex:q} > {log:q} 2>&1"
 
