@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
 from lastitem.errors import InputError, run
 from lastitem.files import read_json, write_json
@@ -34,7 +35,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         log = read_interactions(arguments.log, arguments.sources[source]["form"])
     except InputError as error:
         form = f"registry.{arguments.dataset}.sources.{source}.form"
-        raise InputError(f"{where}: {error}\nHow the file is read stands in the config under {form}") from None
+        remedy = f"How the file is read stands in the config under {form}; if it is not the log at all, delete {Path(arguments.log).parent}"
+        raise InputError(f"{where}: {error}\n{remedy}") from None
     try:
         core = core_filter(log, minimum_events=arguments.minimum_events, ties=arguments.ties, seed=arguments.seed)
     except InputError as error:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lastitem.downloading import fetch_first
+from lastitem.downloading import fetch_first, keep, take_kept
 from lastitem.errors import run
 from lastitem.files import write_json
 from lastitem.origins import FINGERPRINTS
@@ -30,7 +30,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", required=True, help="where the file goes, as it was served")
     parser.add_argument("--provenance", required=True, help="JSON: source, address, bytes, sha256")
     arguments = parser.parse_args(argv)
-    found = fetch_first(arguments.dataset, arguments.sources, arguments.out, arguments.licence)
+    found = take_kept(arguments.dataset, arguments.sources, arguments.out, arguments.fingerprints)
+    if found is None:
+        found = fetch_first(arguments.dataset, arguments.sources, arguments.out, arguments.licence)
+        keep(arguments.out, found, arguments.fingerprints)
     write_json(Path(arguments.out).with_name(FINGERPRINTS), arguments.fingerprints)
     write_json(arguments.provenance, found)
 

@@ -25,14 +25,17 @@ import tarfile
 import termios
 import time
 import zipfile
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 
 import pytest
 
 import download as script
 from lastitem import downloading, progress
-from lastitem.downloading import ATTEMPTS, fetch_first
+from lastitem.downloading import ATTEMPTS, fetch_first, keep, take_kept
 from lastitem.errors import InputError
+from lastitem.origins import KEPT, KEPT_NOTE
 from tests.misbehaving_server import Answer, serving
 
 SCRIPT = Path(script.__file__)
@@ -499,6 +502,63 @@ def test_damaged_records_are_an_error_with_a_remedy(server, tmp_path, damaged):
     assert str(tmp_path / "checksums.json") in text and "delete the file to have it made anew" in text
 
 
+# What was fetched before
+
+
+@pytest.fixture
+def fetched(server, tmp_path):
+    """A finished download whose outputs Snakemake has deleted: its source, where it goes, what it was."""
+    source, out = {"url": server.put("/log.csv", CONTENT)}, tmp_path / "raw"
+    found = fetch(source, out)
+    keep(out, found, {"a.csv": "7 bytes"})
+    out.unlink()
+    server.always("/log.csv", Answer(status=404))
+    return source, out, found
+
+
+@pytest.mark.parametrize("more", [{}, {"bytes": len(CONTENT)}, {"sha256": digest(CONTENT)}], ids=["as it was", "bytes", "sha256"])
+def test_what_was_fetched_is_not_fetched_again(fetched, capsys, more):
+    """Another source in front, or a checksum that has become known and fits: the same file, and nobody is asked."""
+    source, out, found = fetched
+    sources = {"new": {"url": "http://127.0.0.1:1/x"}, "home": source | more}
+    assert take_kept("d", sources, out, {"a.csv": "7 bytes"}) == found
+    assert out.read_bytes() == CONTENT
+    assert "taken from the earlier download" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "local"),
+    [
+        ({"bytes": 7}, "7 bytes"),
+        ({"sha256": digest(CHANGED)}, "7 bytes"),
+        ({"url": "http://127.0.0.1:1/other.csv"}, "7 bytes"),
+        ({}, "8 bytes"),
+    ],
+    ids=["bytes", "sha256", "address", "a local file"],
+)
+def test_what_does_not_fit_any_more_is_not_taken(fetched, change, local):
+    source, out, _ = fetched
+    assert take_kept("d", {"home": source | change}, out, {"a.csv": local}) is None
+    assert not out.exists()
+
+
+def test_a_kept_file_that_has_changed_is_not_taken(fetched):
+    source, out, _ = fetched
+    out.with_name(KEPT).write_bytes(CHANGED)
+    assert take_kept("d", {"home": source}, out, {"a.csv": "7 bytes"}) is None
+
+
+def test_a_password_in_an_address_is_used_and_not_shown(server, tmp_path, capsys):
+    """Neither in messages nor in what is noted of the source."""
+    url = server.put("/log.csv", CONTENT).replace("://", "://me:secret@")
+    found = fetch({"url": url}, tmp_path / "raw")
+    assert server.requests()[0].headers["Authorization"].startswith("Basic ")
+    server.always("/log.csv", Answer(status=404))
+    text = refusal({"home": {"url": url}}, tmp_path / "other")
+    noted = (tmp_path / "checksums.json").read_text(encoding="utf-8")
+    assert "secret" not in f"{found}{capsys.readouterr()}{text}{noted}"
+
+
 # What is not data
 
 
@@ -520,14 +580,37 @@ def test_damaged_records_are_an_error_with_a_remedy(server, tmp_path, damaged):
         ),
         (b"<Error><Code>AccessDenied</Code></Error>", "application/octet-stream", "an XML document"),
         (b"", "text/csv", "an empty file"),
+        (b"<!-- cached --><p>Sorry</p>", "application/gzip", "a web page"),
+        (b"<head><title>Sign in</title></head>", "text/plain", "a web page that says 'Sign in'"),
+        (b'{"error": "quota exceeded"}\n', "application/json", 'the answer of a server that says \'{"error": "quota exceeded"}\''),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "text/plain", "the pointer of a file that Git LFS keeps elsewhere"),
     ],
-    ids=["page", "page by its type", "page of another type", "page after a mark", "XML", "XML error", "nothing"],
+    ids=[
+        "page",
+        "page by its type",
+        "page of another type",
+        "page after a mark",
+        "XML",
+        "XML error",
+        "nothing",
+        "comment",
+        "head",
+        "JSON",
+        "LFS",
+    ],
 )
 def test_a_page_is_not_a_file(server, tmp_path, body, content_type, said):
     url = server.put("/log.csv", body, Content_Type=content_type)
     text = refusal({"home": {"url": url}}, tmp_path / "raw")
     assert f"home: {url}: what is there is {said}, not the data" in text
     assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("body", [b'{"message": 1, "u": 2}\n{"message": 2, "u": 3}\n', b'{"message": "' + b"x" * 5000 + b'"}\n'])
+def test_records_of_messages_are_data(server, tmp_path, body):
+    """A log in JSON lines may begin as an error does."""
+    fetch({"url": server.put("/log.jsonl", body)}, tmp_path / "raw")
+    assert (tmp_path / "raw").read_bytes() == body
 
 
 def test_a_page_is_not_downloaded_to_its_end(server, tmp_path):
@@ -954,7 +1037,7 @@ def test_a_process_ended_in_mid_transfer_is_gone_on_with(server, tmp_path, endin
     assert (tmp_path / "raw").read_bytes() == CONTENT
     assert ranges(server, "/log.csv") == [(None, None), (f"bytes={CUT}-", TAG)]
     assert sent(server, "/log.csv") == len(CONTENT)
-    assert names(tmp_path) == ["checksums.json", "origins.json", "raw", "raw.json"]
+    assert names(tmp_path) == [KEPT, KEPT_NOTE, "checksums.json", "origins.json", "raw", "raw.json"]
 
 
 def test_a_second_process_does_not_interfere(server, tmp_path):
@@ -970,9 +1053,14 @@ def test_a_second_process_does_not_interfere(server, tmp_path):
     assert len(server.requests()) == 1
 
 
-@pytest.mark.parametrize(("asked", "waited"), [("7", "7 s"), ("3600", "60 s"), ("Wed, 21 Oct 2015 07:28:00 GMT", "0.5 s")])
+LATER = format_datetime(datetime.now(UTC) + timedelta(days=1), usegmt=True)
+
+
+@pytest.mark.parametrize(
+    ("asked", "waited"), [("7", "7 s"), ("3600", "60 s"), ("Wed, 21 Oct 2015 07:28:00 GMT", "0.5 s"), (LATER, "60 s"), ("soon", "0.5 s")]
+)
 def test_a_server_says_when_to_ask_again(server, tmp_path, asked, waited):
-    """Nobody waits for longer than a minute; a date is not heeded."""
+    """In seconds or by a date; nobody waits for longer than a minute."""
     server.always("/log.csv", Answer(status=429, headers={"Retry-After": asked}))
     url = server.put("/log.csv", CONTENT)
     with start({"home": {"url": url}}, tmp_path / "raw") as process:

@@ -8,6 +8,7 @@ import hashlib
 import html
 import json
 import lzma
+import math
 import os
 import re
 import shutil
@@ -18,6 +19,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -27,7 +29,7 @@ import urllib3
 
 from lastitem.errors import InputError
 from lastitem.files import read_json, write_aside, write_json
-from lastitem.origins import RECORDS, by_hand_file, on_disk
+from lastitem.origins import KEPT, KEPT_NOTE, RECORDS, by_hand_file, on_disk, without_password
 from lastitem.progress import Progress
 from lastitem.synthetic import write_log
 
@@ -37,6 +39,7 @@ BACKOFF_SECONDS, MAXIMUM_BACKOFF_SECONDS, MAXIMUM_RETRY_AFTER_SECONDS = 0.5, 10,
 _BLOCK = 1 << 18
 _JUDGED = 1 << 10  # bytes by which a page is told from data
 _TITLED = 1 << 16  # bytes in which its title is looked for
+_ANSWER = 1 << 12  # bytes that an error in JSON stays below
 _GZIP, _ZIP = b"\x1f\x8b", (b"PK\x03\x04", b"PK\x05\x06")
 _DAMAGES = (EOFError, OSError, ValueError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 
@@ -110,6 +113,55 @@ def fetch_first(dataset: str, sources: Mapping[str, Mapping[str, Any]], out: str
     raise InputError("\n".join([f"{dataset}: no source could be used:", *failures, *_remedies(dataset, sources, out)]))
 
 
+def keep(out: str | Path, found: Mapping[str, Any], fingerprints: Mapping[str, str]) -> None:
+    """Give a fetched file a second name beside it (a hard link, which takes no space), noted with its origin and the state of local files.
+
+    Where the disk knows no links nothing is kept.
+    """
+    out = Path(out)
+    kept, note = out.with_name(KEPT), out.with_name(KEPT_NOTE)
+    note.unlink(missing_ok=True)
+    kept.unlink(missing_ok=True)
+    try:
+        os.link(out, kept)
+    except OSError:
+        return
+    write_json(note, {**found, "fingerprints": dict(fingerprints)})
+
+
+def take_kept(
+    dataset: str, sources: Mapping[str, Mapping[str, Any]], out: str | Path, fingerprints: Mapping[str, str]
+) -> dict[str, Any] | None:
+    """Put back what was fetched before, if a source of the same address still promises just that and no local file has changed since.
+
+    Returns
+    -------
+    As :func:`fetch_first`; None if nothing is kept or it does not fit, so it has to be fetched.
+    """
+    out = Path(out)
+    kept, note = out.with_name(KEPT), out.with_name(KEPT_NOTE)
+    if not (kept.is_file() and note.is_file()):
+        return None
+    found = read_json(note)
+    if not isinstance(found, dict) or found.get("fingerprints") != dict(fingerprints):
+        return None
+    for name, source, address, _ in _ways(sources, out):
+        if address != found.get("address") or "generated" in source:
+            continue
+        try:
+            known = _verify(source, kept)
+        except SourceError:
+            continue
+        if any(found.get(key) != value for key, value in known.items()):
+            continue
+        with write_aside(out) as aside:
+            aside.unlink(missing_ok=True)
+            os.link(kept, aside)
+        print(f"{dataset}: taken from the earlier download of {address}; delete {_printable(out.parent)} to fetch anew", file=sys.stderr)
+        return {"source": name, "address": address, **known}
+    return None
+
+
 def _ways(sources: Mapping[str, Mapping[str, Any]], out: Path) -> Iterator[tuple[str, Mapping[str, Any], str, Path | None]]:
     """Name, source, address and, where it lies on this machine already, the file: in the order in which they are tried."""
     for name, source in sources.items():
@@ -132,7 +184,7 @@ def _address(source: Mapping[str, Any]) -> str:
         return f"generated {json.dumps(source['generated'])}"
     if "by_hand" in source:
         return f"{source['by_hand']['page']} {source['by_hand']['file']}"
-    return f"{source['share']['key']} {source['share']['file']}" if "share" in source else source["url"]
+    return f"{source['share']['key']} {source['share']['file']}" if "share" in source else without_password(source["url"])
 
 
 def _remedies(dataset: str, sources: Mapping[str, Mapping[str, Any]], out: Path) -> Iterator[str]:
@@ -154,7 +206,7 @@ def _remedies(dataset: str, sources: Mapping[str, Mapping[str, Any]], out: Path)
 def _where(source: Mapping[str, Any]) -> str:
     if "by_hand" in source:
         return f"the file {source['by_hand']['file']} from {source['by_hand']['page']}"
-    return f"the file {source['share']['file']} of the share {source['share']['key']}" if "share" in source else source["url"]
+    return f"the file {source['share']['file']} of the share {source['share']['key']}" if "share" in source else _address(source)
 
 
 def _printable(path: Path) -> str:
@@ -375,7 +427,7 @@ def _answer(address: str, **options: Any) -> Iterator[requests.Response]:
         with requests.get(address, stream=True, timeout=(CONNECT_SECONDS, READ_SECONDS), **options) as response:
             if response.status_code == 429 or response.status_code >= 500:
                 reason = f"HTTP status {response.status_code} {response.reason or ''}".rstrip()
-                raise TemporaryError(reason, _number(response.headers.get("Retry-After")) or 0)
+                raise TemporaryError(reason, _seconds(response.headers.get("Retry-After")))
             yield response
     except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
         raise _explain(error) from None
@@ -420,6 +472,16 @@ def _content_range(response: requests.Response) -> tuple[int | None, int | None]
 
 def _number(text: str | None) -> int | None:
     return int(text) if text and text.isdecimal() else None
+
+
+def _seconds(retry_after: str | None) -> int:
+    """How long a server wants to be left alone: a number of seconds or a date (RFC 9110, Section 10.2.3); 0 if it says neither."""
+    if (seconds := _number(retry_after)) is not None:
+        return seconds
+    try:
+        return max(0, math.ceil((parsedate_to_datetime(retry_after or "") - datetime.now(UTC)).total_seconds()))
+    except (TypeError, ValueError):
+        return 0
 
 
 def _take(blocks: Iterator[bytes], size: int) -> bytes:
@@ -474,7 +536,7 @@ def _verify(source: Mapping[str, Any], path: Path, records: Path | None = None) 
     digest = hashlib.sha256()
     with path.open("rb") as file:
         head = file.read(_TITLED)
-        if kind := _not_data(head):
+        if kind := _not_data(head, whole=len(head) < _TITLED):
             raise _not_the_file(kind, head)
         file.seek(0)
         while block := file.read(_BLOCK):
@@ -490,19 +552,24 @@ def _verify(source: Mapping[str, Any], path: Path, records: Path | None = None) 
     return found
 
 
-def _not_data(head: bytes, content_type: str = "") -> str | None:
-    """What the beginning of a file shows it to be, if that is no log."""
+def _not_data(head: bytes, content_type: str = "", whole: bool = False) -> str | None:
+    """What the beginning of a file, or the ``whole`` of it, shows it to be, if that is no log."""
     if not head:
         return "an empty file"
     start = head.lstrip(b"\xef\xbb\xbf \t\r\n\f").lower()
-    if content_type == "text/html" or start.startswith((b"<!doctype html", b"<html")):
+    if content_type == "text/html" or re.match(rb"<(!--|(!doctype|html|head|body|title|meta|script)\b)", start):
         return "a web page"
+    if start.startswith(b"version https://git-lfs"):
+        return "the pointer of a file that Git LFS keeps elsewhere"
+    if whole and len(head) < _ANSWER and re.fullmatch(rb'\{\s*"(error|errors|message)"\s*:[^\n]*', start.strip()):
+        return "the answer of a server"
     return "an XML document" if start.startswith((b"<?xml", b"<error>")) else None
 
 
 def _not_the_file(kind: str, head: bytes) -> SourceError:
-    match = re.search(r"<(title|message)\b[^>]*>(.*?)</\1", head.decode("utf-8", "replace"), re.IGNORECASE | re.DOTALL)
-    title = " ".join(html.unescape(match[2]).split())[:200] if match else ""
+    text = head.decode("utf-8", "replace")
+    match = re.search(r"<(title|message)\b[^>]*>(.*?)</\1", text, re.IGNORECASE | re.DOTALL)
+    title = " ".join(html.unescape(match[2] if match else text if text.lstrip().startswith("{") else "").split())[:200]
     saying = f" that says {title!r}" if title else ""
     return SourceError(f"what is there is {kind}{saying}, not the data")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import urllib.parse
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,6 +12,13 @@ from typing import Any
 
 #: Files beside a downloaded log that the downloader writes itself.
 LOG, PROVENANCE, RECORDS, FINGERPRINTS = "raw", "raw.json", "checksums.json", "origins.json"
+#: A second name of the log and what is known of it, which stay when Snakemake deletes the outputs of a download that is due again.
+KEPT, KEPT_NOTE = ".raw.kept", ".raw.kept.json"
+
+
+def without_password(text: str) -> str:
+    """A text with web addresses, less the user names and passwords in them."""
+    return re.sub(r"(?<=://)[^/@\s\"']+@", "", text)
 
 
 def on_disk(text: str) -> Path:
@@ -30,7 +38,7 @@ def by_hand_file(source: Mapping[str, Any], folder: Path) -> Path | None:
         return None
     file = folder / on_disk(name)
     # A percent-decoded name may hold a slash; and our own files were not put there by hand.
-    return None if file.parent != folder or name in ("", ".", "..", LOG, PROVENANCE, RECORDS, FINGERPRINTS) else file
+    return None if file.parent != folder or name in ("", ".", "..", LOG, PROVENANCE, RECORDS, FINGERPRINTS, KEPT, KEPT_NOTE) else file
 
 
 def fingerprints(sources: Mapping[str, Mapping[str, Any]], folder: Path) -> dict[str, str]:

@@ -80,6 +80,25 @@ def test_an_import_outlives_its_origin_and_edits_of_the_downloader(changed: Path
     assert planned_rules(snakemake(changed, "-n", "all").stdout) == {}
 
 
+def test_another_wording_of_the_licence_fetches_nothing(changed: Path):
+    config = (changed / "tiny.yaml").read_text(encoding="utf-8")
+    (changed / "tiny.yaml").write_text(config.replace("filter_seen: false", "filter_seen: false\n    licence: mine, é"), encoding="utf-8")
+    assert planned_rules(snakemake(changed, "-n", "all").stdout) == {"page": 1, "all": 1}, "the page shows the settings"
+
+
+def test_more_known_of_a_source_does_not_cost_what_was_fetched_from_it(changed: Path):
+    """Its size, and another source, are new parameters, so Snakemake deletes the log before it asks for it again; its origin has gone."""
+    log = (changed / "data/tiny/raw").read_bytes()
+    (changed / "data/tiny log.csv").unlink()
+    config = (changed / "tiny.yaml").read_text(encoding="utf-8")
+    more = f"bytes: {len(log)}, path: data/tiny log.csv"
+    (changed / "tiny.yaml").write_text(config.replace("path: data/tiny log.csv", more), encoding="utf-8")
+    done = snakemake(changed, "data/tiny/raw")
+    assert done.returncode == 0 and "rule download" in done.stdout, done.stdout[-3000:]
+    assert "taken from the earlier download of data/tiny log.csv" in done.stdout
+    assert (changed / "data/tiny/raw").read_bytes() == log
+
+
 def test_an_older_file_in_the_place_of_a_log_is_noticed(changed: Path):
     log = changed / "data/tiny log.csv"
     log.write_text(log.read_text(encoding="utf-8").replace("item 3,", "item 4,"), encoding="utf-8")

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(workflow.basedir) / "src"))
 from lastitem.configuration import check, study_runs, tie_order_runs
 from lastitem.errors import InputError, after_failure
 from lastitem.imports import imported_modules
-from lastitem.origins import fingerprints
+from lastitem.origins import fingerprints, without_password
 
 try:
     check(config, Path(workflow.basedir) / "workflow/schemas/config.schema.yaml")
@@ -181,4 +181,4 @@ def study_settings(wildcards):
         "registry": {name: stanza for name, stanza in config["registry"].items() if name in config["datasets"]},
         "model_settings": {name: settings for name, settings in config["model_settings"].items() if name in models},
     }
-    return json.dumps(config | chosen)
+    return without_password(json.dumps(config | chosen))

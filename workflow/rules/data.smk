@@ -23,9 +23,11 @@ rule download:
     params:
         sources=of_sources("url", "share", "package", "by_hand", "path", "generated", "bytes", "sha256"),
         fingerprints=origin,
+    resources:
+        # No parameter: another wording is no reason to fetch again.
         licence=lambda wildcards: config["registry"][wildcards.dataset].get("licence", ""),
     shell:
-        "python {input.script:q} --dataset {wildcards.dataset:q} --sources {params.sources:q} --licence={params.licence:q}"
+        "python {input.script:q} --dataset {wildcards.dataset:q} --sources {params.sources:q} --licence={resources.licence:q}"
         " --fingerprints {params.fingerprints:q}"
         " --out {output.log:q} --provenance {output.provenance:q} 2>&1 | tee {log:q}"
 
