@@ -27,15 +27,25 @@ def workers(folder: Path) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         try:
-            if process.pid in own or process.status() == psutil.STATUS_ZOMBIE or Path(process.cwd()) != folder:
+            if process.pid in own or process.status() == psutil.STATUS_ZOMBIE:
                 continue
             command = process.cmdline()
+            if not _may_be_in(process, folder):
+                continue
         except (psutil.NoSuchProcess, psutil.AccessDenied, FileNotFoundError):
             continue
         runs_python = bool(command) and Path(command[0]).name.startswith(("python", "snakemake"))
         if runs_python and any(Path(part).name == "snakemake" or part.endswith(scripts) for part in command):
             found.append(process)
     return found
+
+
+def _may_be_in(process: psutil.Process, folder: Path) -> bool:
+    """Whether a process works in a folder; another user's, who does not tell, is taken to do so."""
+    try:
+        return Path(process.cwd()) == folder
+    except psutil.AccessDenied:
+        return True
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -125,6 +125,7 @@ values = some.one_of(
     some.none(),
     some.booleans(),
     some.integers(-3, 300),
+    some.sampled_from([2**32, 2**64, 10**25]),
     some.floats(),
     some.sampled_from([*NASTY, "${calc:__import__('os').system('touch pwned')}", "!!python/object/apply:os.system ['touch pwned']"]),
     some.lists(some.integers(-2, 3), max_size=3),

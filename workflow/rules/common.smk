@@ -21,6 +21,13 @@ try:
 except InputError as error:
     raise WorkflowError(str(error)) from None
 
+# A profile that means GPUs says so with a resource, which --config does not take the place of as it does of the profile's own `config`.
+if "cuda" in workflow.resource_settings.resources and "device" not in workflow.config_settings.config:
+    raise WorkflowError(
+        "device: --config on the command line takes the place of the profile's device=cuda; say both: --config device=cuda …"
+        " (device=cpu for a cluster without GPUs)"
+    )
+
 # Relative where the workflow lies in the working directory, so that moving the folder changes no path.
 SCRIPTS = os.path.relpath(Path(workflow.basedir) / "src")
 PUBLISHED = os.path.relpath(Path(workflow.basedir) / "config/published")

@@ -1,0 +1,69 @@
+"""Profiles where no scheduler is needed to see whether they say what they mean; tests/slurm/ runs them on a real one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+import wait_for_lock
+
+from .conftest import copy_project, snakemake
+
+PROJECT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("scontrol", "sacct", "said"),
+    [
+        ("echo JobId=7 JobState=RUNNING Reason=None", "exit 1", "running"),
+        ("echo JobId=7 JobState=COMPLETED", "exit 1", "success"),
+        ("echo JobId=7 JobState=OUT_OF_MEMORY", "exit 1", "failed"),
+        ("echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1", "echo COMPLETED", "success"),
+        ("echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1", "echo 'CANCELLED by 0'", "failed"),
+        ("echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1", "exit 1", "failed"),
+        ("echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1", "exit 1", "running"),
+    ],
+    ids=["running", "ended", "killed", "forgotten", "forgotten cancelled", "forgotten without accounting", "no controller"],
+)
+def test_the_state_of_a_job_is_one_of_three_words(tmp_path: Path, scontrol: str, sacct: str, said: str):
+    """Whatever Slurm answers: without a word Snakemake would give up the whole run."""
+    for name, does in (("scontrol", scontrol), ("sacct", sacct)):
+        command = tmp_path / name
+        command.write_text(f"#!/bin/sh\n{does}\n", encoding="utf-8")
+        command.chmod(0o755)
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    status = PROJECT / "profiles/cluster-generic/status.sh"
+    done = subprocess.run([status, "7"], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{said}\n"
+
+
+def test_a_profile_for_gpus_never_falls_back_to_the_cpu_unsaid(tmp_path: Path):
+    """--config takes the place of the profile's device=cuda; who says nothing of the device is asked."""
+    project = copy_project(tmp_path / "project")
+    plan = ("-n", "results/tiny/loo/sasrec/seed=3/model.json", "--workflow-profile", "profiles/gpu")
+    assert "--device cuda" in snakemake(project, *plan, "-p").stdout
+    refused = snakemake(project, *plan, "--config", "shuffle_repeats=3")
+    assert refused.returncode != 0 and "say both: --config device=cuda" in refused.stdout
+    for device in ("cuda", "cpu"):
+        assert f"--device {device}" in snakemake(project, *plan, "-p", "--config", "shuffle_repeats=3", f"device={device}").stdout
+
+
+def test_a_run_that_does_not_say_where_it_works_may_work_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Another user's Snakemake hides its folder; its lock is not cleared."""
+    (tmp_path / "snakemake").write_text("import time; time.sleep(60)", encoding="utf-8")
+    with subprocess.Popen([sys.executable, tmp_path / "snakemake"], cwd=tmp_path) as process:
+        try:
+            assert process.pid not in [worker.pid for worker in wait_for_lock.workers(tmp_path / "elsewhere")]
+
+            def hidden(worker: psutil.Process) -> str:
+                raise psutil.AccessDenied(worker.pid)
+
+            monkeypatch.setattr(psutil.Process, "cwd", hidden)
+            assert process.pid in [worker.pid for worker in wait_for_lock.workers(tmp_path / "elsewhere")]
+        finally:
+            process.kill()
