@@ -123,6 +123,14 @@ def test_warnings():
     assert not list(page.warnings(statistics[1:2], accuracy[1:].assign(seeds=2)))
 
 
+def test_the_versions_are_those_of_the_trainings():
+    """One set is named; two are a reason to warn."""
+    old, new = {"lastitem": "0.1.0", "torch": "2.12.0"}, {"lastitem": "0.1.0", "torch": "2.13.0"}
+    assert page.versions_of([new, new]) == ["lastitem 0.1.0, torch 2.13.0"] and list(page.version_warnings([new, new])) == []
+    (warning,) = page.version_warnings([new, old, new])
+    assert "lastitem 0.1.0, torch 2.12.0; lastitem 0.1.0, torch 2.13.0" in warning
+
+
 def test_a_table_is_taken_apart(tmp_path):
     path = tmp_path / "table2.md"
     path.write_text("Table 2. Accuracy, all. Best in bold.\n\n| a | b (%) |\n|:--|:--|\n| x | **0.1 ± 0.2** |\n| y<br> |  |\n")
@@ -148,6 +156,7 @@ def test_what_comes_from_data_is_text(tmp_path):
         figures=[{"name": "fig1", "title": evil, "caption": evil, "width": 10, "data": "AAAA"}],
         tables=[{"name": "t", "title": evil, "caption": evil, "header": [evil], "rows": [[{"text": evil, "bold": True}]]}],
         settings=evil,
+        trained=[evil],
         versions={"lastitem": evil},
     )
     assert "<script" not in html and html.count("&lt;script&gt;") >= 10

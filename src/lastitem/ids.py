@@ -50,10 +50,23 @@ def as_ids(column: pa.Array, role: str) -> pa.Array:
 
 
 def is_given(ids: pa.Array) -> NDArray[np.bool_]:
-    """bool [n]: whether a row has an id, neither null nor empty."""
+    """bool [n]: whether a row has an id, neither null nor empty nor blanks alone."""
     if pa.types.is_integer(ids.type):
         return pc.is_valid(ids).to_numpy(zero_copy_only=False)
-    return pc.fill_null(pc.not_equal(ids, ""), False).to_numpy(zero_copy_only=False)
+    given = pc.fill_null(pc.not_equal(ids, ""), False).to_numpy(zero_copy_only=False)
+    # Few ids begin with a blank, and only those can be blanks alone.
+    begins = pc.fill_null(pc.match_substring_regex(ids, r"^\s"), False).to_numpy(zero_copy_only=False)
+    if begins.any():
+        given = given & ~pc.fill_null(pc.utf8_is_space(ids), False).to_numpy(zero_copy_only=False)
+    return given
+
+
+def look_alikes(ids: pa.Array) -> int:
+    """How many of the distinct ids equal another one but for blanks around it or the Unicode form of its letters (é: one sign or two)."""
+    if pa.types.is_integer(ids.type):
+        return 0
+    seen = pc.utf8_normalize(pc.utf8_trim_whitespace(ids), form="NFC")
+    return len(ids) - int(pc.count_distinct(seen).as_py())
 
 
 class TextEncoder:

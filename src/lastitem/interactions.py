@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from lastitem.errors import InputError
 from lastitem.files import write_parquet
-from lastitem.ids import NumberEncoder, TextEncoder, as_ids, is_given
+from lastitem.ids import NumberEncoder, TextEncoder, as_ids, is_given, look_alikes
 from lastitem.progress import Progress
 from lastitem.randomness import STREAM_TIES, hash_keys
 from lastitem.readers import BadRows, Batch, read_batches
@@ -243,12 +243,14 @@ def statistics(core: Core) -> dict[str, float]:
 
 
 def raw_counts(log: Interactions) -> dict[str, Any]:
-    """What was read: users, items, interactions, bad_rows by cause, time_format, time_resolution."""
+    """What was read: users, items, interactions, bad_rows by cause, look_alikes (:func:`lastitem.ids.look_alikes`), time_format,
+    time_resolution."""
     return {
         "users": len(log.user_ids),
         "items": len(log.item_ids),
         "interactions": len(log.user),
         "bad_rows": log.bad_rows,
+        "look_alikes": {"users": look_alikes(log.user_ids), "items": look_alikes(log.item_ids)},
         "time_format": log.time_format,
         "time_resolution": log.unit,
     }
@@ -274,6 +276,12 @@ def describe(counts: Mapping[str, Any]) -> str:
         f"{removed['events_of_rare_items']:,} of items with fewer than {p}, in {rounds}",
         f"kept {core['interactions']:,} interactions of {core['users']:,} users with {core['items']:,} items over {core['days']:,} days",
     ]
+    for kind, count in raw["look_alikes"].items():
+        if count:
+            lines.append(
+                f"warning: {count:,} {kind} have an id that another one equals but for blanks around it or the form of its letters (é as "
+                "one sign or two); they count as different ones"
+            )
     shares = core["tied_transitions_percent"], core["tied_targets_percent"]
     if max(shares) > UNUSUAL_TIES_PERCENT:
         order = {"file": "the order of the file decides", "item": "item ids decide", "random": "chance decides"}[counts["ties"]]

@@ -118,6 +118,17 @@ def warnings(statistics: pd.DataFrame, accuracy: pd.DataFrame) -> Iterator[str]:
         yield f"Trained once (one seed): {', '.join(once)}. Their intervals are over users and say nothing about another training."
 
 
+def versions_of(trained: Sequence[Mapping[str, str]]) -> list[str]:
+    """The different sets of versions that models were trained with, each as text."""
+    return sorted({", ".join(f"{name} {number}" for name, number in versions.items()) for versions in trained})
+
+
+def version_warnings(trained: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    """What a reader should know of versions: ``trained`` holds those of each run."""
+    if len(found := versions_of(trained)) > 1:
+        yield f"The models were trained with different versions ({'; '.join(found)}); numbers may differ for that alone."
+
+
 def read_table(path: str | Path) -> dict[str, Any]:
     """Take a table's Markdown apart: ``name``, ``title``, ``caption``, ``header`` and ``rows`` of cells (``text``, ``bold``)."""
     caption, _, body = Path(path).read_text(encoding="utf-8").partition("\n\n")
@@ -136,12 +147,15 @@ def make(
     figures: Sequence[Mapping[str, Any]],
     tables: Sequence[Mapping[str, Any]],
     settings: str,
+    trained: Sequence[str],
     versions: Mapping[str, str],
 ) -> str:
     """The page as HTML: nothing is loaded from anywhere, and whatever comes from data is text, never markup."""
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
-    return template.render(answers=found, warnings=notes, figures=figures, tables=tables, settings=settings, versions=versions)
+    return template.render(
+        answers=found, warnings=notes, figures=figures, tables=tables, settings=settings, trained=trained, versions=versions
+    )
 
 
 def figure_of(png: str | Path, caption: str | Path, title: str) -> dict[str, Any]:

@@ -65,6 +65,28 @@ def test_the_page_says_what_the_files_say(finished: Path):
     assert html.count("data:image/png;base64,") == 6 and f"snakemake {version('snakemake')}" in html
 
 
+def test_figures_carry_their_fonts(finished: Path):
+    """Outlines are embedded as TrueType, so text stays text in whatever the figure is pasted into."""
+    for path in sorted((finished / "results").glob("fig*.pdf")):
+        content = path.read_bytes()
+        assert content.count(b"/FontFile2") >= 1 and b"/Type3" not in content, path.name
+
+
+def test_the_report_of_snakemake_is_complete(finished: Path):
+    """--report: every table, figure and learning curve with its caption, under its category; the study's description in front."""
+    done = snakemake(finished, "all", "--report", "report.html")
+    assert done.returncode == 0, done.stdout[-3000:]
+    html = (finished / "report.html").read_text(encoding="utf-8")
+    captions = finished / "workflow/report"
+    for name in [*TABLE_NAMES, *(f"fig{number}" for number in range(1, 7)), "learning_curve", "page"]:
+        caption = (captions / f"{name}.rst").read_text(encoding="utf-8")
+        words = re.findall(r"[A-Za-z]{4,}", caption)[:6]
+        assert re.search(r"[^A-Za-z]+(?:[A-Za-z]{1,3}[^A-Za-z]+)*".join(words), html), name
+    for label in ("Tables", "Figures", "Learning curves", "Page", "sasrec", "bert4rec", "popularity"):
+        assert f'"{label}"' in html, label
+    (finished / "report.html").unlink()
+
+
 def test_every_table_compiles(finished: Path, tmp_path: Path):
     """In LaTeX, within the width of a page."""
     typeset(tmp_path, sorted((finished / "results").glob("*.tex")))

@@ -20,12 +20,12 @@ rule download:
         "logs/download/{dataset}.tsv"
     conda:
         ENVIRONMENT
-    params:
-        sources=of_sources("url", "share", "package", "by_hand", "path", "generated", "bytes", "sha256"),
-        fingerprints=origin,
     resources:
         # No parameter: another wording is no reason to fetch again.
         licence=lambda wildcards: config["registry"][wildcards.dataset].get("licence", ""),
+    params:
+        sources=of_sources("url", "share", "package", "by_hand", "path", "generated", "bytes", "sha256"),
+        fingerprints=origin,
     shell:
         "python {input.script:q} --dataset {wildcards.dataset:q} --sources {params.sources:q} --licence={resources.licence:q}"
         " --fingerprints {params.fingerprints:q}"

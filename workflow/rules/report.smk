@@ -458,6 +458,7 @@ rule page:
         facts=expand("results/{name}.csv", name=[*TABLES, *FIGURES]),
         figures=expand("results/{figure}.png", figure=FIGURES),
         captions=expand(f"{CAPTIONS}/{{figure}}.rst", figure=FIGURES),
+        descriptions=runs("model.json", config["models"] + config["baselines"]),
     output:
         report("results/index.html", caption="../report/page.rst", category="Page", labels={"page": "index", "shows": "The answer"}),
     log:
@@ -472,4 +473,4 @@ rule page:
         settings=study_settings,
     shell:
         "python {input.script:q} --tables {input.tables:q} --figures {input.figures:q} --titles {params.titles:q}"
-        " --captions {params.captions:q} --settings {params.settings:q} --out {output:q} > {log:q} 2>&1"
+        " --captions {params.captions:q} --descriptions {input.descriptions:q} --settings {params.settings:q} --out {output:q} > {log:q} 2>&1"

@@ -100,7 +100,12 @@ rule learning_curve:
         modules=modules("plot_learning_curve.py"),
         curve=f"{RUN}/learning_curve.csv",
     output:
-        pdf=f"{RUN}/learning_curve.pdf",
+        pdf=report(
+            f"{RUN}/learning_curve.pdf",
+            caption="../report/learning_curve.rst",
+            category="Learning curves",
+            labels={"dataset": "{dataset}", "split": "{split}", "model": "{model}", "seed": "{seed}"},
+        ),
         png=f"{RUN}/learning_curve.png",
     log:
         f"logs/learning_curve/{RUN_NAME}.log",
