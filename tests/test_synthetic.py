@@ -149,7 +149,7 @@ def test_only_the_set_matters(architecture):
     assert found.loc[("value", "ordered"), "ci_low"] > 2 * chance_ndcg(ITEMS, 10)
     for order in ("partial", "full"):
         change = found.loc[("change_percent", order)]
-        assert change["ci_low"] < 2 and change["ci_high"] > -2 and change["ci_high"] - change["ci_low"] < 15
+        assert change["ci_low"] > -6 and change["ci_high"] < 6
 
 
 @pytest.mark.parametrize("architecture", ["sasrec", "gru4rec"])
