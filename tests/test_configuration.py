@@ -210,6 +210,14 @@ def test_h5_a_name_that_cannot_be_a_folder_is_refused(place, name):
     assert place in text
 
 
+@pytest.mark.parametrize("name", ["table1.csv", "fig7.png", "claims.md", "index.html", "README.md"])
+def test_a_dataset_is_not_named_like_a_result(name):
+    """results/{dataset} is its folder."""
+    config = shipped()
+    config["registry"][name] = copy.deepcopy(config["registry"]["ml-100k"])
+    assert f"registry.{name}: a file in results/ has this name" in complaint(config)
+
+
 @pytest.mark.parametrize("name", ["ml-1m", "2024.log", "a_b+c", "Bücher", "é"])
 def test_h5_a_name_that_can_be_a_folder_is_taken(name):
     config = shipped()
@@ -269,6 +277,7 @@ def test_an_own_log_needs_a_path_and_columns_only():
         ({"form": {"format": "jsonl", "columns": {"user": "u", "item": "i", "timestamp": "t"}}}, [".form.format", "'jsonl'", "json-lines"]),
         ({"path": ..., "share": {"api": "https://a.example", "key": "k", "file": "x.csv"}}, [".share.file", "'x.csv'", "must match"]),
         ({"path": ..., "by_hand": {"page": "https://a.example", "file": "../x.csv"}}, [".by_hand.file", "'../x.csv'"]),
+        ({"path": ..., "by_hand": {"page": "https://a.example", "file": "raw"}}, [".by_hand.file", "'raw'", "the pipeline itself uses"]),
         ({"form": {"header": False, "columns": {"user": "u", "item": "i", "timestamp": "t"}}}, [".form.columns", "0-based positions"]),
         ({"form": {"columns": {"user": 0, "item": 1, "timestamp": 2}}}, [".form.columns", "names"]),
         ({"form": {"columns": {"user": "u", "item": "u", "timestamp": "t"}}}, [".form.columns", "a column of its own for each"]),

@@ -8,6 +8,7 @@ import difflib
 import itertools
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import jsonschema
 import yaml
 
 from lastitem.errors import InputError
-from lastitem.origins import FINGERPRINTS, LOG, PROVENANCE, RECORDS, on_disk
+from lastitem.origins import FINGERPRINTS, KEPT, KEPT_NOTE, LOG, PROVENANCE, RECORDS, by_hand_file, on_disk
 
 #: The keys that name a run, and the key of the config that lists the values of each.
 _OF_RUN = {"dataset": ("datasets",), "split": ("splits",), "model": ("models", "baselines"), "seed": ("seeds",)}
@@ -211,6 +212,8 @@ def _check_names(config: Mapping[str, Any]) -> Iterable[str]:
         if "heads" in settings and settings["hidden_size"] % settings["heads"]:
             yield f"model_settings.{name}: hidden_size {settings['hidden_size']} is not a multiple of heads {settings['heads']}"
     for name, dataset in config["registry"].items():
+        if re.fullmatch(r"((table|fig)\d|comparisons|claims|index|report|README)\.[a-z]+", name):
+            yield f"registry.{name}: a file in results/ has this name; rename the dataset"
         for source, entry in dataset["sources"].items():
             form, where = entry["form"], f"registry.{name}.sources.{source}.form"
             header, columns = form.get("header", True), dict(form["columns"])
@@ -219,6 +222,9 @@ def _check_names(config: Mapping[str, Any]) -> Iterable[str]:
                 yield f"{where}.columns: {columns} must be {wanted} when header is {header}"
             if len(set(map(str, columns.values()))) < len(columns):
                 yield f"{where}.columns: {columns} must name a column of its own for each"
+            if "by_hand" in entry and by_hand_file(entry, Path("data", name)) is None:
+                file = f"registry.{name}.sources.{source}.by_hand.file"
+                yield f"{file}: {entry['by_hand']['file']!r} is no name, or one that the pipeline itself uses"
             if "path" in entry and _is_ours(entry["path"], name):
                 own_path = f"registry.{name}.sources.{source}.path"
                 yield f"{own_path}: {entry['path']!r} is where the pipeline itself writes; keep the file elsewhere"
@@ -261,7 +267,7 @@ def _is_encoding(name: str) -> bool:
 
 def _is_ours(path: str, dataset: str) -> bool:
     folder = Path("data", dataset).resolve()
-    return on_disk(path).resolve() in (folder, *(folder / name for name in (LOG, PROVENANCE, RECORDS, FINGERPRINTS)))
+    return on_disk(path).resolve() in (folder, *(folder / name for name in (LOG, PROVENANCE, RECORDS, FINGERPRINTS, KEPT, KEPT_NOTE)))
 
 
 def _suggest(value: object, known: Iterable[object]) -> str:
