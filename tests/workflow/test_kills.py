@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
@@ -141,3 +142,23 @@ def test_two_runs_at_once(finished: Path, tmp_path: Path):
         first.wait()
         if waiting is not None:
             assert waiting.wait(timeout=60) == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a small disk can be mounted by root alone")
+def test_a_full_disk_names_rule_file_and_remedy_and_costs_nothing(finished: Path, tmp_path: Path, small_disk: Callable[[int], Path]):
+    """A study on a disk that is full before the first training ends; with more room it goes on to the results of any other."""
+    project, disk = copy_project(tmp_path / "project"), small_disk(260)
+    (disk / "data").mkdir()
+    shutil.copy(project / "data/tiny log.csv", disk / "data")
+    shutil.copy(project / "tiny.yaml", disk)
+    run = ("results/table1.csv", "results/tiny/loo/sasrec/seed=3/evaluation.json", "--snakefile", project / "Snakefile", "--cores", "1")
+    full = snakemake(disk, *run)
+    assert full.returncode != 0
+    assert re.search(r"error: \S+: cannot be written: No space left on device; make room and run again", full.stdout), full.stdout[-3000:]
+    assert re.search(r"Error in rule \w+", full.stdout)
+    assert not list(disk.rglob("*.partial*"))
+    subprocess.run(["mount", "-o", "remount,size=20m", disk], check=True)
+    done = snakemake(disk, *run)
+    assert done.returncode == 0, done.stdout[-3000:]
+    for path in ("results/table1.csv", "results/tiny/loo/sasrec/seed=3/evaluation.json"):
+        assert (disk / path).read_bytes() == (finished / path).read_bytes()
