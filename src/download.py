@@ -27,10 +27,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--licence", help="terms of the data, said before a download")
     parser.add_argument("--fingerprints", type=_read_json, default={}, help="JSON: local file → its state, noted beside the output")
+    parser.add_argument("--kept", choices=("true", "false"), default="false", help="take what was fetched before, if it still fits")
     parser.add_argument("--out", required=True, help="where the file goes, as it was served")
     parser.add_argument("--provenance", required=True, help="JSON: source, address, bytes, sha256")
     arguments = parser.parse_args(argv)
-    found = take_kept(arguments.dataset, arguments.sources, arguments.out, arguments.fingerprints)
+    found = None
+    if arguments.kept == "true":
+        found = take_kept(arguments.dataset, arguments.sources, arguments.out, arguments.fingerprints)
     if found is None:
         found = fetch_first(arguments.dataset, arguments.sources, arguments.out, arguments.licence)
         keep(arguments.out, found, arguments.fingerprints)

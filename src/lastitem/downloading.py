@@ -110,7 +110,10 @@ def fetch_first(dataset: str, sources: Mapping[str, Mapping[str, Any]], out: str
                 continue
             print(f"{dataset}: fetched from {name!r} ({address}), {found['bytes']:,} bytes, sha256 {found['sha256']}", file=sys.stderr)
             return {"source": name, "address": address, **found}
-    raise InputError("\n".join([f"{dataset}: no source could be used:", *failures, *_remedies(dataset, sources, out)]))
+    lines = [f"{dataset}: no source could be used:", *failures, *_remedies(dataset, sources, out)]
+    if out.with_name(KEPT).exists():
+        lines.append(f"What was fetched before lies in {_printable(out.with_name(KEPT))}")
+    raise InputError("\n".join(lines))
 
 
 def keep(out: str | Path, found: Mapping[str, Any], fingerprints: Mapping[str, str]) -> None:
@@ -157,7 +160,7 @@ def take_kept(
         with write_aside(out) as aside:
             aside.unlink(missing_ok=True)
             os.link(kept, aside)
-        print(f"{dataset}: taken from the earlier download of {address}; delete {_printable(out.parent)} to fetch anew", file=sys.stderr)
+        print(f"{dataset}: taken from the earlier download of {address}; delete {_printable(out)} to fetch anew", file=sys.stderr)
         return {"source": name, "address": address, **known}
     return None
 

@@ -119,7 +119,7 @@ def test_the_other_option_for_profiles_submits_too(cluster: None, finished: Path
 def test_a_cancelled_job_is_tried_again(cluster: None, tmp_path: Path):
     """scancel of a running training: it is submitted anew and the study completes."""
     project = project_for(tmp_path, "slurm")
-    with started(project, "--config", 'training={"maximum_epochs":60,"patience":1000}', "--until", "train") as process:
+    with started(project, "--config", "device=cpu", 'training={"maximum_epochs":60,"patience":1000}', "--until", "train") as process:
         wait_for("a running training", lambda: bool(with_gpu("RUNNING")), 120)
         subprocess.run(["scancel", with_gpu("RUNNING")[0]], check=True, timeout=10)
         assert process.wait(timeout=SECONDS) == 0, said(project)[-4000:]
@@ -129,7 +129,7 @@ def test_a_cancelled_job_is_tried_again(cluster: None, tmp_path: Path):
 
 def test_ctrl_c_leaves_an_empty_queue(cluster: None, tmp_path: Path):
     project = project_for(tmp_path, "slurm")
-    with started(project, "--config", 'training={"maximum_epochs":100000,"patience":100000}') as process:
+    with started(project, "--config", "device=cpu", 'training={"maximum_epochs":100000,"patience":100000}') as process:
         wait_for("a running training", lambda: bool(with_gpu("RUNNING")), 120)
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=60) != 0

@@ -1,6 +1,6 @@
 """Kills and a second run. H1: the study killed at any moment, in turn by SIGKILL, SIGTERM and SIGINT; a rerun ends in the same bytes.
 
-Two rounds by default; LASTITEM_KILL_ROUNDS=20 runs as many. Each round is drawn from its number, so it can be repeated alone.
+One round by default; LASTITEM_KILL_ROUNDS=20 runs as many. Each round is drawn from its number, so it can be repeated alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pytest
 
 from .conftest import copy_finished, copy_project, digests, environment, snakemake
 
-ROUNDS = int(os.environ.get("LASTITEM_KILL_ROUNDS", "2"))
+ROUNDS = int(os.environ.get("LASTITEM_KILL_ROUNDS", "1"))
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 STEPS = 37
 FILES = ("results/*.csv", "results/**/*.parquet", "results/**/*.safetensors", "results/**/*.json", "results/**/*.png", "data/**/raw")

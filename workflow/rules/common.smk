@@ -91,6 +91,11 @@ def raw(path):
     return lambda wildcards: f"data/{config['registry'][wildcards.dataset].get('log_of', wildcards.dataset)}/{path}"
 
 
+def is_there(path):
+    """Whether a file is there before its job begins: true or false."""
+    return lambda wildcards: str(os.path.exists(path.format(**wildcards))).lower()
+
+
 def of_sources(*keys):
     """JSON: the given keys of each source of a dataset, in the order in which sources are tried."""
 

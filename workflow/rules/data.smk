@@ -23,12 +23,14 @@ rule download:
     resources:
         # No parameter: another wording is no reason to fetch again.
         licence=lambda wildcards: config["registry"][wildcards.dataset].get("licence", ""),
+        # Nor is that the log is there already: then Snakemake deletes it, and it need not be fetched again.
+        kept=is_there("data/{dataset}/raw"),
     params:
         sources=of_sources("url", "share", "package", "by_hand", "path", "generated", "bytes", "sha256"),
         fingerprints=origin,
     shell:
         "python {input.script:q} --dataset {wildcards.dataset:q} --sources {params.sources:q} --licence={resources.licence:q}"
-        " --fingerprints {params.fingerprints:q}"
+        " --fingerprints {params.fingerprints:q} --kept {resources.kept}"
         " --out {output.log:q} --provenance {output.provenance:q} 2>&1 | tee {log:q}"
 
 
