@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -131,7 +131,12 @@ def test_ctrl_c_leaves_an_empty_queue(cluster: None, tmp_path: Path):
     project = project_for(tmp_path, "slurm")
     with started(project, "--config", "device=cpu", 'training={"maximum_epochs":100000,"patience":100000}') as process:
         wait_for("a running training", lambda: bool(with_gpu("RUNNING")), 120)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=60) != 0
+        # As at a terminal: pressed again where nothing happens, since Snakemake may swallow one in the middle of a submission.
+        for _ in range(3):
+            process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=40)
+                break
+        assert process.poll(), "ended, and not as if all were well"
     wait_for("an empty queue", lambda: not queue(), 30)
     assert not list(project.glob("results/tiny/loo/sasrec/seed=3/model.safetensors"))
