@@ -22,8 +22,8 @@ from lastitem.summaries import (
     recovery_sweep,
     shuffle_effects,
     sweep,
-    tie_order_effects,
 )
+from lastitem.tie_order import tie_order_effects
 
 
 def make_table1(arguments: argparse.Namespace) -> tables.Table:

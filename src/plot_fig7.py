@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from lastitem import figures, tables
 from lastitem.errors import run
 from lastitem.runs import add_user_arguments, read_run_tables, read_user_ids
-from lastitem.summaries import Bootstrap, tie_order_effects
+from lastitem.summaries import Bootstrap
+from lastitem.tie_order import tie_order_effects
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from lastitem import figures
-from lastitem.summaries import TARGETS, TIE_ORDER_MEASURES
+from lastitem.tie_order import TARGETS, TIE_ORDER_MEASURES
 
 
 def test_no_bar_or_whisker_of_figure_7_is_cut():

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import fcntl
-import gzip
-import hashlib
-import html
 import json
-import lzma
 import math
 import os
 import re
 import shutil
 import subprocess
 import sys
-import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
@@ -29,23 +23,16 @@ import urllib3
 
 from lastitem.errors import InputError
 from lastitem.files import read_json, write_aside, write_json
-from lastitem.origins import KEPT, KEPT_NOTE, RECORDS, by_hand_file, on_disk, without_password
+from lastitem.origins import KEPT, KEPT_NOTE, RECORDS, by_hand_file, on_disk, printable, without_password
 from lastitem.progress import Progress
 from lastitem.synthetic import write_log
+from lastitem.verification import TITLED, SourceError, not_data, not_the_file, verify
 
 CONNECT_SECONDS, READ_SECONDS = 10, 60
 ATTEMPTS = 5  # in a row without a new byte
 BACKOFF_SECONDS, MAXIMUM_BACKOFF_SECONDS, MAXIMUM_RETRY_AFTER_SECONDS = 0.5, 10, 60
 _BLOCK = 1 << 18
 _JUDGED = 1 << 10  # bytes by which a page is told from data
-_TITLED = 1 << 16  # bytes in which its title is looked for
-_ANSWER = 1 << 12  # bytes that an error in JSON stays below
-_GZIP, _ZIP = b"\x1f\x8b", (b"PK\x03\x04", b"PK\x05\x06")
-_DAMAGES = (EOFError, OSError, ValueError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
-
-
-class SourceError(Exception):
-    """One source failed; the next one is tried."""
 
 
 class TemporaryError(SourceError):
@@ -102,7 +89,7 @@ def fetch_first(dataset: str, sources: Mapping[str, Mapping[str, Any]], out: str
                             _fetch_package(source["package"], aside)
                         else:
                             _copy(file, aside)
-                        found = _verify(source, aside)
+                        found = verify(source, aside)
                     partial.clear()
             except SourceError as error:
                 failures.append(f"  {name}: {address}: {error}")
@@ -112,7 +99,7 @@ def fetch_first(dataset: str, sources: Mapping[str, Mapping[str, Any]], out: str
             return {"source": name, "address": address, **found}
     lines = [f"{dataset}: no source could be used:", *failures, *_remedies(dataset, sources, out)]
     if out.with_name(KEPT).exists():
-        lines.append(f"What was fetched before lies in {_printable(out.with_name(KEPT))}")
+        lines.append(f"What was fetched before lies in {printable(out.with_name(KEPT))}")
     raise InputError("\n".join(lines))
 
 
@@ -152,7 +139,7 @@ def take_kept(
         if address != found.get("address") or "generated" in source:
             continue
         try:
-            known = _verify(source, kept)
+            known = verify(source, kept)
         except SourceError:
             continue
         if any(found.get(key) != value for key, value in known.items()):
@@ -160,7 +147,7 @@ def take_kept(
         with write_aside(out) as aside:
             aside.unlink(missing_ok=True)
             os.link(kept, aside)
-        print(f"{dataset}: taken from the earlier download of {address}; delete {_printable(out)} to fetch anew", file=sys.stderr)
+        print(f"{dataset}: taken from the earlier download of {address}; delete {printable(out)} to fetch anew", file=sys.stderr)
         return {"source": name, "address": address, **known}
     return None
 
@@ -173,7 +160,7 @@ def _ways(sources: Mapping[str, Mapping[str, Any]], out: Path) -> Iterator[tuple
     for name, source in sources.items():
         file = by_hand_file(source, out.parent)
         if file is not None and (os.path.isfile(file) or "by_hand" in source):
-            yield name, source, _printable(file), file
+            yield name, source, printable(file), file
     for name, source in sources.items():
         if "path" not in source and "by_hand" not in source:
             yield name, source, _address(source), None
@@ -192,14 +179,14 @@ def _address(source: Mapping[str, Any]) -> str:
 
 def _remedies(dataset: str, sources: Mapping[str, Mapping[str, Any]], out: Path) -> Iterator[str]:
     if all("path" in source for source in sources.values()):
-        yield f"Check `path` under registry.{dataset} in your config; it is relative to {_printable(Path.cwd())}"
+        yield f"Check `path` under registry.{dataset} in your config; it is relative to {printable(Path.cwd())}"
         return
     files = {name: file for name, source in sources.items() if (file := by_hand_file(source, out.parent))}
     if files:
-        folder = f"{_printable(out.parent)} (make it if it is not there)"
+        folder = f"{printable(out.parent)} (make it if it is not there)"
         yield f"Fetch one of these by hand, put it under the name given into the folder {folder}, and run again:"
     for name, file in files.items():
-        yield f"  {name}: {_where(sources[name])} → name: {_printable(Path(file.name))}"
+        yield f"  {name}: {_where(sources[name])} → name: {printable(Path(file.name))}"
     yield (
         f"{'Or add' if files else 'Fetch the file by hand and add'} it as one more source in a config file of your own, with the `form` of"
         f" the source it comes from: registry: {{{dataset}: {{sources: {{by-hand: {{path: <where it lies>, form: …}}}}}}}}"
@@ -210,10 +197,6 @@ def _where(source: Mapping[str, Any]) -> str:
     if "by_hand" in source:
         return f"the file {source['by_hand']['file']} from {source['by_hand']['page']}"
     return f"the file {source['share']['file']} of the share {source['share']['key']}" if "share" in source else _address(source)
-
-
-def _printable(path: Path) -> str:
-    return os.fsencode(path).decode("utf-8", "replace")
 
 
 def _copy(path: Path, out: Path) -> None:
@@ -273,7 +256,7 @@ class _Partial:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 file.close()
-                raise InputError(f"{_printable(out)}: another process is downloading it; wait for that one to end") from None
+                raise InputError(f"{printable(out)}: another process is downloading it; wait for that one to end") from None
             except OSError:
                 pass  # A file system without locks: Snakemake's own lock must do.
             if self._is_current(file):
@@ -313,7 +296,7 @@ class _Partial:
                 view = view[self._file.write(view) :]
         except OSError as error:
             raise InputError(
-                f"{_printable(self.path)}: {error.strerror} after {self.size:,} bytes;"
+                f"{printable(self.path)}: {error.strerror} after {self.size:,} bytes;"
                 " make room and run again, the download goes on from there"
             ) from None
 
@@ -357,7 +340,7 @@ def _download(dataset: str, source: Mapping[str, Any], partial: _Partial, out: P
     def attempt() -> dict[str, Any]:
         resumed = _transfer(dataset, source, partial)
         try:
-            return _verify(source, partial.path, out.parent / RECORDS)
+            return verify(source, partial.path, _address(source), out.parent / RECORDS)
         except SourceError as error:
             partial.clear()
             if resumed:
@@ -406,8 +389,8 @@ def _transfer(dataset: str, source: Mapping[str, Any], partial: _Partial) -> boo
             start, total = 0, _number(response.headers.get("Content-Length"))
             head = _take(blocks, _JUDGED)
             content_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-            if kind := _not_data(head, content_type):
-                raise _not_the_file(kind, head + _take(blocks, _TITLED - len(head)))
+            if kind := not_data(head, content_type):
+                raise not_the_file(kind, head + _take(blocks, TITLED - len(head)))
             partial.begin(address=_address(source), validator=_validator(response), bytes=total)
             partial.append(head)
         else:
@@ -529,85 +512,3 @@ def _ask(address: str, query: Mapping[str, Any]) -> tuple[int, dict[str, Any], s
     except ValueError:
         answer = {}
     return response.status_code, answer if isinstance(answer, dict) else {}, text
-
-
-# Verification
-
-
-def _verify(source: Mapping[str, Any], path: Path, records: Path | None = None) -> dict[str, Any]:
-    """Hold a file to what is known of it; with ``records``, where nothing is published, to its first download."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        head = file.read(_TITLED)
-        if kind := _not_data(head, whole=len(head) < _TITLED):
-            raise _not_the_file(kind, head)
-        file.seek(0)
-        while block := file.read(_BLOCK):
-            digest.update(block)
-    found = {"bytes": path.stat().st_size, "sha256": digest.hexdigest()}
-    if any(source.get(key, value) != value for key, value in found.items()):
-        compared = ", ".join(f"{key} is {value}, expected {source[key]}" for key, value in found.items() if key in source)
-        raise SourceError(f"{compared}: the file was changed at its source or damaged on the way")
-    if "sha256" not in source:
-        _check_archive(head, path)
-        if records is not None:
-            _hold_to_record(_address(source), found, records)
-    return found
-
-
-def _not_data(head: bytes, content_type: str = "", whole: bool = False) -> str | None:
-    """What the beginning of a file, or the ``whole`` of it, shows it to be, if that is no log."""
-    if not head:
-        return "an empty file"
-    start = head.lstrip(b"\xef\xbb\xbf \t\r\n\f").lower()
-    if content_type == "text/html" or re.match(rb"<(!--|(!doctype|html|head|body|title|meta|script)\b)", start):
-        return "a web page"
-    if start.startswith(b"version https://git-lfs"):
-        return "the pointer of a file that Git LFS keeps elsewhere"
-    if whole and len(head) < _ANSWER and re.fullmatch(rb'\{\s*"(error|errors|message)"\s*:[^\n]*', start.strip()):
-        return "the answer of a server"
-    return "an XML document" if start.startswith((b"<?xml", b"<error>")) else None
-
-
-def _not_the_file(kind: str, head: bytes) -> SourceError:
-    text = head.decode("utf-8", "replace")
-    match = re.search(r"<(title|message)\b[^>]*>(.*?)</\1", text, re.IGNORECASE | re.DOTALL)
-    title = " ".join(html.unescape(match[2] if match else text if text.lstrip().startswith("{") else "").split())[:200]
-    saying = f" that says {title!r}" if title else ""
-    return SourceError(f"what is there is {kind}{saying}, not the data")
-
-
-def _check_archive(head: bytes, path: Path) -> None:
-    """Read a compressed file to its end, keeping nothing: without a checksum only that shows whether all of it is there."""
-    try:
-        if head.startswith(_GZIP):
-            with gzip.open(path) as file:
-                while file.read(_BLOCK):
-                    pass
-        elif head.startswith(_ZIP):
-            with zipfile.ZipFile(path) as archive:
-                if damaged := archive.testzip():
-                    raise zipfile.BadZipFile(f"member {damaged!r} is damaged")
-    except RuntimeError:
-        pass  # Encrypted, or packed by a method that Python does not know: for the reader to report.
-    except _DAMAGES as error:
-        kind = "gzip file" if head.startswith(_GZIP) else "zip archive"
-        raise SourceError(f"the {kind} is cut off or damaged ({error})") from None
-
-
-def _hold_to_record(address: str, found: Mapping[str, Any], path: Path) -> None:
-    """Compare a file with its first download, or record it as that."""
-    records = read_json(path) if path.exists() else {}
-    try:
-        first = records.get(address)
-        if first and any(first[key] != found[key] for key in found):
-            entry = json.dumps(address, ensure_ascii=False)
-            compared = ", ".join(f"{key} is {value}, was {first[key]}" for key, value in found.items())
-            raise SourceError(
-                f"{compared} at the first download on {first['date']}: the file was changed at its source or damaged on the way. If the"
-                f" change is known and meant, delete the entry {entry} of {_printable(path)}, or the file"
-            )
-    except (AttributeError, KeyError, TypeError):
-        raise InputError(f"{_printable(path)}: not what was recorded of first downloads; delete the file to have it made anew") from None
-    if not first:
-        write_json(path, records | {address: {**found, "date": datetime.now(UTC).isoformat(timespec="seconds")}})

@@ -22,7 +22,8 @@ from matplotlib.lines import Line2D
 
 from lastitem.files import write_aside
 from lastitem.runs import Run
-from lastitem.summaries import STUDY_COLUMNS, TARGETS, TIE_ORDER_MEASURES, TIES_DIFFERENCE
+from lastitem.summaries import STUDY_COLUMNS
+from lastitem.tie_order import TARGETS, TIE_ORDER_MEASURES, TIES_DIFFERENCE
 
 # Okabe & Ito's palette: told apart with any colour vision; line styles and hatches tell them apart in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

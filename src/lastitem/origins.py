@@ -26,6 +26,11 @@ def on_disk(text: str) -> Path:
     return Path(os.fsdecode(text.encode("utf-8", "surrogateescape"))).expanduser()
 
 
+def printable(path: Path) -> str:
+    """A path as it can be printed and recorded, whatever the bytes of its name are."""
+    return os.fsencode(path).decode("utf-8", "replace")
+
+
 def by_hand_file(source: Mapping[str, Any], folder: Path) -> Path | None:
     """Where a source's file is looked for before it is downloaded; None if it has no name of its own."""
     if "by_hand" in source:
@@ -52,7 +57,7 @@ def fingerprints(sources: Mapping[str, Mapping[str, Any]], folder: Path) -> dict
         remembered = {}
     found = {}
     for file in _local_files(sources, folder):
-        name = os.fsencode(file).decode("utf-8", "replace")
+        name = printable(file)
         try:
             state = file.stat()
         except OSError:

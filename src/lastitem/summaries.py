@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from lastitem.metrics import RANK_METRICS, per_user
 from lastitem.recovery import READOUT_OFFSETS, choose_scale, hits, recoverable, recovery
 from lastitem.runs import RUN_COLUMNS
-from lastitem.statistics import bootstrap_difference, bootstrap_ratio, holm, sign_flip_test, swap_test
+from lastitem.statistics import bootstrap_ratio, holm, sign_flip_test
 
 STUDY_COLUMNS = ["dataset", "split", "model"]
 
@@ -76,8 +76,8 @@ def summarize(frame: pd.DataFrame, conditions: Sequence[str], bootstrap: Bootstr
         # A condition may have fewer seeds than others of its study: two models are compared on those that both have.
         has = (present > 0).any(axis=0)
         with np.errstate(invalid="ignore", divide="ignore"):
-            by_seed = np.ma.masked_array(_finite(numerator.sum(axis=0) / denominator.sum(axis=0)), ~has)
-            value = _finite(numerator.sum(axis=(0, 2)) / denominator.sum(axis=(0, 2)))
+            by_seed = np.ma.masked_array(finite(numerator.sum(axis=0) / denominator.sum(axis=0)), ~has)
+            value = finite(numerator.sum(axis=(0, 2)) / denominator.sum(axis=(0, 2)))
         summary = keys.to_frame(index=False).set_axis(list(conditions), axis=1)
         for place, (column, name) in enumerate(zip(STUDY_COLUMNS, study, strict=True)):
             summary.insert(place, column, name)
@@ -96,7 +96,17 @@ def summarize(frame: pd.DataFrame, conditions: Sequence[str], bootstrap: Bootstr
     return pd.concat(summaries, ignore_index=True)
 
 
-def _finite(ratio: NDArray[np.float64]) -> NDArray[np.float64]:
+def measured(
+    frame: pd.DataFrame, numerator: object, denominator: object, conditions: Sequence[str] = (), **constant: object
+) -> pd.DataFrame:
+    """What :func:`summarize` takes: a row per row of ``frame`` with numerator and denominator, ``conditions`` kept, ``constant`` added."""
+    kept = frame[[*RUN_COLUMNS, *conditions, "user"]].copy()
+    kept["numerator"] = np.asarray(numerator, dtype=np.float64)
+    kept["denominator"] = np.asarray(denominator, dtype=np.float64)
+    return kept.assign(**constant)
+
+
+def finite(ratio: NDArray[np.float64]) -> NDArray[np.float64]:
     """Without what was divided by zero: something gained over nothing is no ratio either."""
     return np.where(np.isfinite(ratio), ratio, np.nan)
 
@@ -107,7 +117,7 @@ def accuracy(ranks: pd.DataFrame, cutoffs: Sequence[int], bootstrap: Bootstrap) 
     for metric in RANK_METRICS:
         for cutoff in cutoffs:
             value = per_user(metric, ranks["target_rank"].to_numpy(), cutoff)
-            parts.append(_measured(ranks, value, np.ones(len(ranks)), metric=metric, cutoff=cutoff))
+            parts.append(measured(ranks, value, np.ones(len(ranks)), metric=metric, cutoff=cutoff))
     return summarize(pd.concat(parts), ["metric", "cutoff"], bootstrap)
 
 
@@ -116,7 +126,7 @@ def last_item_hit_rates(ranks: pd.DataFrame, cutoff: int, bootstrap: Bootstrap, 
     parts = []
     for measure, column in (("HRLI", "last_rank"), ("HRL2I", "last_but_one_rank")):
         rank = ranks[column].to_numpy()
-        parts.append(_measured(ranks, hits(rank, cutoff), rank > 0, conditions, measure=measure))
+        parts.append(measured(ranks, hits(rank, cutoff), rank > 0, conditions, measure=measure))
     return summarize(pd.concat(parts), [*conditions, "measure"], bootstrap)
 
 
@@ -126,21 +136,21 @@ def shuffle_effects(shuffled: pd.DataFrame, metric: str, cutoff: int, bootstrap:
     Conditions: ``order`` and ``measure`` (``value``; ``change_percent``, paired over users; ``unchanged_percent``; and for the order
     ``full`` ``beyond_partial_percent``, what it changes more than ``partial`` does: what comes of which item is last).
     """
-    paired = _against_ordered(shuffled, metric, cutoff)
+    paired = against_ordered(shuffled, metric, cutoff)
     ones = np.ones(len(paired))
     full = paired[paired["order"] == "full"]
     parts = [
-        _measured(paired, paired["metric_value"], ones, ["order"], measure="value"),
-        _measured(paired, paired["metric_value"], paired["metric_value_ordered"], ["order"], measure="change_percent"),
-        _measured(paired, paired["unchanged"], ones, ["order"], measure="unchanged_percent"),
-        _measured(full, full["metric_value"] - full["metric_value_partial"], full["metric_value_ordered"], ["order"], measure=BEYOND),
+        measured(paired, paired["metric_value"], ones, ["order"], measure="value"),
+        measured(paired, paired["metric_value"], paired["metric_value_ordered"], ["order"], measure="change_percent"),
+        measured(paired, paired["unchanged"], ones, ["order"], measure="unchanged_percent"),
+        measured(full, full["metric_value"] - full["metric_value_partial"], full["metric_value_ordered"], ["order"], measure=BEYOND),
     ]
     # Relative changes keep the users whose ordered value is zero: they may gain from the shuffle.
-    summary = _in_percent(summarize(pd.concat(parts), ["order", "measure"], bootstrap))
-    return _count_everyone(summary, summary["measure"].str.endswith("percent"), "value", ["order"])
+    summary = in_percent(summarize(pd.concat(parts), ["order", "measure"], bootstrap))
+    return count_everyone(summary, summary["measure"].str.endswith("percent"), "value", ["order"])
 
 
-def _count_everyone(summary: pd.DataFrame, rows: pd.Series, measure: str, conditions: Sequence[str]) -> pd.DataFrame:
+def count_everyone(summary: pd.DataFrame, rows: pd.Series, measure: str, conditions: Sequence[str]) -> pd.DataFrame:
     """The summary with users and cases of another measure in some rows: those of a change are all, not those with something to lose."""
     keys = [*STUDY_COLUMNS, *conditions]
     everyone = summary[summary["measure"] == measure].set_index(keys)[["users", "cases"]]
@@ -153,7 +163,7 @@ def _count_everyone(summary: pd.DataFrame, rows: pd.Series, measure: str, condit
 BEYOND = "beyond_partial_percent"
 
 
-def _against_ordered(shuffled: pd.DataFrame, metric: str, cutoff: int) -> pd.DataFrame:
+def against_ordered(shuffled: pd.DataFrame, metric: str, cutoff: int) -> pd.DataFrame:
     """A row per case and order: ``metric_value`` and ``unchanged``, means over repeats; beside it the value of other orders."""
     shuffled = shuffled.assign(metric_value=per_user(metric, shuffled["target_rank"].to_numpy(), cutoff))
     shuffled = _mean_over_repeats(shuffled, ["order"], ["metric_value", "unchanged"])
@@ -164,7 +174,7 @@ def _against_ordered(shuffled: pd.DataFrame, metric: str, cutoff: int) -> pd.Dat
     return shuffled
 
 
-def _in_percent(summary: pd.DataFrame) -> pd.DataFrame:
+def in_percent(summary: pd.DataFrame) -> pd.DataFrame:
     """Rows whose measure is in percent, times 100; a change against the ordered input, less the 100 that stand for no change."""
     summary, spread = summary.copy(), ["value", "ci_low", "ci_high"]
     of_percent = summary["measure"].str.endswith(("percent", "%"))
@@ -180,7 +190,7 @@ def mixing_at_readout(users: pd.DataFrame, bootstrap: Bootstrap, conditions: Seq
         return summarize(users.reindex(columns=[*RUN_COLUMNS, "user"]), [*conditions, "layer", "part"], bootstrap)
     known = users[users["latest"].notna()]
     return summarize(
-        _measured(known, known["latest"], np.ones(len(known)), [*conditions, "layer", "part"]), [*conditions, "layer", "part"], bootstrap
+        measured(known, known["latest"], np.ones(len(known)), [*conditions, "layer", "part"]), [*conditions, "layer", "part"], bootstrap
     )
 
 
@@ -211,7 +221,7 @@ def sweep(ranks: pd.DataFrame, cutoff: int, bootstrap: Bootstrap) -> pd.DataFram
         rows = test[test["order"] == order]
         rows = rows.assign(metric_value=per_user(metric, rows["target_rank"].to_numpy(), cutoff))
         rows = _mean_over_repeats(rows, ["residual_scale"], ["metric_value"])
-        parts.append(_measured(rows, rows["metric_value"], np.ones(len(rows)), ["residual_scale"], measure=measure))
+        parts.append(measured(rows, rows["metric_value"], np.ones(len(rows)), ["residual_scale"], measure=measure))
     accuracies = summarize(pd.concat(parts), ["residual_scale", "measure"], bootstrap)
     return pd.concat([accuracies, last_item_hit_rates(ordered, cutoff, bootstrap, ["residual_scale"])], ignore_index=True)
 
@@ -279,8 +289,8 @@ def _recovery_cases(ranks: pd.DataFrame, cutoff: int) -> pd.DataFrame:
     paired = test.merge(at_one[[*RUN_COLUMNS, "case", "hit_at_one", "member"]], on=[*RUN_COLUMNS, "case"], validate="many_to_one")
     hit = hits(paired["target_rank"].to_numpy(), cutoff)
     parts = [
-        _measured(paired, hit, paired["hit_at_one"], ["residual_scale"], measure="hit_rate_kept"),
-        _measured(paired, hit & paired["member"], paired["member"], ["residual_scale"], measure="recovery"),
+        measured(paired, hit, paired["hit_at_one"], ["residual_scale"], measure="hit_rate_kept"),
+        measured(paired, hit & paired["member"], paired["member"], ["residual_scale"], measure="recovery"),
     ]
     return pd.concat(parts)
 
@@ -387,111 +397,6 @@ def comparisons(
     return pd.concat([found, missing], ignore_index=True) if len(missing) else found
 
 
-#: Which targets the tie-order study looks at: all, those with the time of the item before them, those without.
-TARGETS = ("all", "tied", "untied")
-#: Its measures: NDCG of the ordered input, last-item hit rates, and what the shuffles change.
-TIE_ORDER_MEASURES = ("NDCG", "HRLI", "HRL2I", "partial shuffle, %", "full shuffle, %")
-
-
-#: The row of the tie-order study that holds differences.
-TIES_DIFFERENCE = "item - random"
-
-
-def tie_order_effects(
-    ranks: pd.DataFrame,
-    shuffled: pd.DataFrame,
-    user_ids: Mapping[str, Sequence[str]],
-    cutoff: int,
-    bootstrap: Bootstrap,
-    permutations: int,
-) -> pd.DataFrame:
-    """The headline measures by the order of ties, for all targets, tied and untied ones, and what the order makes of them.
-
-    Parameters
-    ----------
-    ranks, shuffled : rows of ranks.parquet and shuffle.parquet of the runs of the tie-order study; their datasets are named
-        ``{dataset}.ties-item`` or ``{dataset}.ties-random-{draw}``.
-    user_ids : dataset (so named) → original id of each user code: users are paired by id, since the filter may keep others where a repeat
-        of an item hinges on a tie.
-
-    Returns
-    -------
-    Conditions ``ties`` (``item``, ``random``, ``item - random``), ``targets`` and ``measure``. Trainings on several random orders
-    count like seeds: they are pooled, and ``sd_seeds`` and ``seeds`` are over all trainings of an order. The difference of two
-    means over trainings is over the users of both orders (whose target is tied, or untied, in both), ``p`` of a test that swaps
-    a user's two sides, ``p_holm`` corrected for all differences; both are empty in other rows.
-    """
-    by_case = [*RUN_COLUMNS, "case"]
-    shuffled = _against_ordered(shuffled, "ndcg", cutoff).merge(ranks[[*by_case, "tied"]], on=by_case, validate="many_to_one")
-    parts = []
-    for measure, order in (("NDCG", "ordered"), ("partial shuffle, %", "partial"), ("full shuffle, %", "full")):
-        rows = shuffled[shuffled["order"] == order]
-        against = np.ones(len(rows)) if order == "ordered" else rows["metric_value_ordered"]
-        parts.append(_measured(rows, rows["metric_value"], against, ["tied"], measure=measure))
-    for measure, column in (("HRLI", "last_rank"), ("HRL2I", "last_but_one_rank")):
-        rank = ranks[column].to_numpy()
-        parts.append(_measured(ranks, hits(rank, cutoff), rank > 0, ["tied"], measure=measure))
-    frame = pd.concat(parts)
-    ids = frame.groupby("dataset", sort=False)["user"].transform(lambda codes: np.asarray(user_ids[codes.name])[codes])
-    frame = _by_tie_order(frame.assign(user=pd.factorize(ids)[0]))
-    tied = np.where(frame["tied"], "tied", "untied")
-    frame = pd.concat([frame.assign(targets="all"), frame.assign(targets=tied)])
-
-    conditions = ["ties", "targets", "measure"]
-    under_each = _in_percent(summarize(frame, conditions, bootstrap))
-    under_each = _count_everyone(under_each, under_each["measure"].str.endswith("%"), "NDCG", ["ties", "targets"])
-    table = pd.concat([under_each, _tie_differences(frame, bootstrap, permutations)], ignore_index=True)
-    columns = [*STUDY_COLUMNS, *conditions]
-    rank = {name: place for place, name in enumerate([*TARGETS, "item", "random", TIES_DIFFERENCE, *TIE_ORDER_MEASURES])}
-    table = table.sort_values(columns, key=lambda column: column.map(lambda value: rank.get(value, value)), kind="stable")
-    return table[[*columns, *(column for column in table if column not in columns)]].reset_index(drop=True)
-
-
-def _tie_differences(frame: pd.DataFrame, bootstrap: Bootstrap, permutations: int) -> pd.DataFrame:
-    """Item order less random order of every measure: means over trainings, for the users of both."""
-    tables = []
-    for study, group in frame.groupby(STUDY_COLUMNS, sort=False):
-        trainings = group.groupby("ties")["seed"].nunique()
-        if set(trainings.index) != {"item", "random"}:
-            continue
-        users, user = np.unique(group["user"].to_numpy(), return_inverse=True)
-        column, keys = pd.factorize(pd.MultiIndex.from_frame(group[["targets", "measure"]]))
-        side = (group["ties"] == "random").to_numpy(dtype=np.int64)
-        shape = (len(users), len(keys), 2)
-        cell, share = np.ravel_multi_index((user, column, side), shape), 1.0 / group["ties"].map(trainings)
-        numerator, denominator, cases = (
-            np.bincount(cell, weights=weight * share, minlength=int(np.prod(shape))).reshape(shape).astype(np.float64)
-            # A user without accuracy may gain from a shuffle; one without a last but one item has no hit rate of it.
-            for weight in (group["numerator"], group["denominator"], (group["denominator"] != 0) | group["measure"].str.endswith("%"))
-        )
-        in_both = (cases > 0).all(axis=2, keepdims=True)
-        numerator, denominator = np.where(in_both, numerator, 0.0), np.where(in_both, denominator, 0.0)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            value = _finite(numerator.sum(axis=0) / denominator.sum(axis=0))
-        table = keys.to_frame(index=False).set_axis(["targets", "measure"], axis=1)
-        table = table.assign(**dict(zip(STUDY_COLUMNS, study, strict=True)), ties=TIES_DIFFERENCE)
-        table["value"] = value[:, 0] - value[:, 1]
-        table["ci_low"], table["ci_high"] = bootstrap_difference(numerator, denominator, resamples=bootstrap.resamples, seed=bootstrap.seed)
-        table.loc[table["measure"].str.endswith("%"), ["value", "ci_low", "ci_high"]] *= 100.0
-        table["seeds"], table["users"] = int(trainings.sum()), in_both.sum(axis=(0, 2))
-        table["cases"] = np.where(in_both, cases, 0.0)[:, :, 0].sum(axis=0).round().astype(int)
-        table["p"] = swap_test(numerator, denominator, permutations=permutations, seed=bootstrap.seed)
-        tables.append(table)
-    if not tables:
-        return pd.DataFrame(columns=["p", "p_holm"])
-    differences = pd.concat(tables, ignore_index=True)
-    known = differences["p"].notna()
-    differences.loc[known, "p_holm"] = holm(differences.loc[known, "p"].to_numpy(dtype=np.float64))
-    return differences
-
-
-def _by_tie_order(frame: pd.DataFrame) -> pd.DataFrame:
-    """The dataset without its order; ``ties`` names the order, and each training on one of several has a number of its own as its seed."""
-    named = frame["dataset"].str.extract(r"^(?P<dataset>.+)\.ties-(?P<ties>item|random)(?:-(?P<draw>\d+))?$")
-    training = frame["seed"].astype(str) + "/" + named["draw"].fillna("")
-    return frame.assign(dataset=named["dataset"], ties=named["ties"], seed=pd.factorize(training)[0])
-
-
 def _with_measures(ranks: pd.DataFrame, cutoff: int) -> pd.DataFrame:
     return ranks.assign(
         NDCG=per_user("ndcg", ranks["target_rank"].to_numpy(), cutoff), HRLI=hits(ranks["last_rank"].to_numpy(), cutoff).astype(np.float64)
@@ -509,18 +414,9 @@ def _differences(
         for measure in measures:
             difference = paired[measure] - paired[f"{measure} of the reference"]
             names = {"contrast": contrast, "condition": str(one), "reference": str(other), "measure": measure}
-            parts.append(_measured(paired, difference, np.ones(len(paired)), **names))
+            parts.append(measured(paired, difference, np.ones(len(paired)), **names))
     return parts
 
 
 def _mean_over_repeats(frame: pd.DataFrame, conditions: Sequence[str], columns: Sequence[str]) -> pd.DataFrame:
     return frame.groupby([*RUN_COLUMNS, *conditions, "case", "user"], sort=False)[list(columns)].mean().reset_index()
-
-
-def _measured(
-    frame: pd.DataFrame, numerator: object, denominator: object, conditions: Sequence[str] = (), **constant: object
-) -> pd.DataFrame:
-    kept = frame[[*RUN_COLUMNS, *conditions, "user"]].copy()
-    kept["numerator"] = np.asarray(numerator, dtype=np.float64)
-    kept["denominator"] = np.asarray(denominator, dtype=np.float64)
-    return kept.assign(**constant)

@@ -15,7 +15,8 @@ from pandas.io.formats.style import Styler
 from lastitem.files import write_aside
 from lastitem.parts import HEAD_SHARE, PARTS, WHOLE_STACK
 from lastitem.runs import RUN_COLUMNS
-from lastitem.summaries import ALL_SEEDS, STUDY_COLUMNS, TIES_DIFFERENCE
+from lastitem.summaries import ALL_SEEDS, STUDY_COLUMNS
+from lastitem.tie_order import TIES_DIFFERENCE
 
 NOT_APPLICABLE = "n/a"
 STATISTICS = ("users", "items", "interactions", "avg_length", "density_percent", "days", "tied_transitions_percent", "tied_targets_percent")
@@ -266,63 +267,17 @@ def table4(choices: pd.DataFrame, spread: pd.DataFrame, not_applicable: Sequence
     choices : :func:`lastitem.summaries.chosen_scales`.   spread : :func:`lastitem.summaries.at_the_choice` of them.
     not_applicable : dataset, split, model, seed and reason of the runs without a choice.   tolerance : the ε shown to readers.
     """
-    of_choice = [*STUDY_COLUMNS, "tolerance", "selection"]
-    counts = [
-        "recoverable",
-        "recovered",
-        "hits_won",
-        "hits_lost",
-        "hit_rate",
-        "hit_rate_at_1",
-        "ndcg",
-        "ndcg_at_1",
-        "validation_recoverable",
-    ]
-    facts = choices.assign(seed=choices["seed"].astype(str), note="")
-    if len(choices):
-        several = choices.groupby(of_choice, sort=False).filter(lambda rows: len(rows) > 1)
-        means = several.groupby(of_choice, sort=False).agg({"cases": "first", **dict.fromkeys(counts, "mean")}).reset_index()
-        facts = pd.concat([facts.drop(columns=["recovery", "hit_rate_kept"]), means.assign(seed=ALL_SEEDS, note="")], ignore_index=True)
-        for measure in ("recovery", "hit_rate_kept"):
-            own = spread[spread["measure"] == measure]
-            own = own[[*of_choice, "seed", "value", "ci_low", "ci_high", "sd_seeds"]].set_axis(
-                [*of_choice, "seed", measure, f"{measure}_ci_low", f"{measure}_ci_high", f"{measure}_sd_seeds"], axis=1
-            )
-            facts = facts.merge(own, on=[*of_choice, "seed"], how="left", validate="one_to_one")
-        models = {name: place for place, name in enumerate(dict.fromkeys(map(tuple, choices[STUDY_COLUMNS].to_numpy())))}
-        facts["place"] = [models[tuple(name)] for name in facts[STUDY_COLUMNS].to_numpy()]
-        facts = facts.sort_values(["place", "tolerance", "selection"], ascending=[True, True, False], kind="stable")
-        facts = facts.drop(columns="place").reset_index(drop=True)
     missing = pd.DataFrame(
         [(*entry[:3], str(entry[3]), f"{NOT_APPLICABLE}: {entry[4]}") for entry in not_applicable], columns=[*RUN_COLUMNS, "note"]
     )
-    layout_rows = []
-    for row in facts[facts["tolerance"] == tolerance].to_dict("records") if len(choices) else ():
-        of_all = row["seed"] == ALL_SEEDS
-        names = {
-            "Dataset": row["dataset"],
-            "Split": row["split"],
-            "Model": row["model"],
-            "Seed": row["seed"],
-            "Chosen on": row["selection"],
-        }
-        digits = 1 if of_all else 0
-        layout_rows.append(
-            names
-            | {"λ": "of each" if of_all else f"{row['residual_scale']:g}", "n": f"{row['cases']:,.0f}"}
-            | {"R": f"{row['recoverable']:,.{digits}f}", "Recovered": f"{row['recovered']:,.{digits}f}"}
-            | {"Recovery": _with_interval(row, "recovery")}
-            | {"Hits lost": f"{row['hits_lost']:,.{digits}f}", "Hits won": f"{row['hits_won']:,.{digits}f}"}
-            | {f"HR@{cutoff} at λ": f"{row['hit_rate']:.4f}", f"HR@{cutoff} at 1": f"{row['hit_rate_at_1']:.4f}"}
-            | {f"HR@{cutoff} kept": _with_interval(row, "hit_rate_kept")}
-            | {f"NDCG@{cutoff} at λ": f"{row['ndcg']:.4f}", f"NDCG@{cutoff} at 1": f"{row['ndcg_at_1']:.4f}"}
-        )
-    layout_rows += [
+    facts = _choices_with_all_seeds(choices, spread) if len(choices) else choices.assign(note="")
+    shown = facts[facts["tolerance"] == tolerance].to_dict("records") if len(choices) else []
+    rows = [_row_of_choice(choice, cutoff) for choice in shown] + [
         {"Dataset": entry["dataset"], "Split": entry["split"], "Model": entry["model"], "Seed": entry["seed"], "Chosen on": entry["note"]}
         for entry in missing.to_dict("records")
     ]
     facts = pd.concat([facts, missing], ignore_index=True) if len(missing) else facts
-    layout = pd.DataFrame(layout_rows).fillna(NOT_APPLICABLE)
+    layout = pd.DataFrame(rows).fillna(NOT_APPLICABLE)
     caption = (
         f"Table 4. Recovery on the test part at the residual scale λ chosen on validation (largest recovery that keeps "
         f"{100 * (1 - tolerance):g} % of the validation HR@{cutoff}), one row per trained model (seed) and, where there are several, one "
@@ -335,6 +290,59 @@ def table4(choices: pd.DataFrame, spread: pd.DataFrame, not_applicable: Sequence
     return Table(facts, layout, caption, {})
 
 
+def _choices_with_all_seeds(choices: pd.DataFrame, spread: pd.DataFrame) -> pd.DataFrame:
+    """The choices with their intervals, and behind those of several seeds a row of all: counts are means, the rest is of ``spread``."""
+    of_choice = [*STUDY_COLUMNS, "tolerance", "selection"]
+    counts = [
+        "recoverable",
+        "recovered",
+        "hits_won",
+        "hits_lost",
+        "hit_rate",
+        "hit_rate_at_1",
+        "ndcg",
+        "ndcg_at_1",
+        "validation_recoverable",
+    ]
+    several = choices.groupby(of_choice, sort=False).filter(lambda rows: len(rows) > 1)
+    means = several.groupby(of_choice, sort=False).agg({"cases": "first", **dict.fromkeys(counts, "mean")}).reset_index()
+    each = choices.drop(columns=["recovery", "hit_rate_kept"]).assign(seed=choices["seed"].astype(str))
+    facts = pd.concat([each, means.assign(seed=ALL_SEEDS)], ignore_index=True).assign(note="")
+    for measure in ("recovery", "hit_rate_kept"):
+        own = spread.loc[spread["measure"] == measure, [*of_choice, "seed", "value", "ci_low", "ci_high", "sd_seeds"]]
+        own = own.set_axis([*of_choice, "seed", *(f"{measure}{part}" for part in ("", "_ci_low", "_ci_high", "_sd_seeds"))], axis=1)
+        facts = facts.merge(own, on=[*of_choice, "seed"], how="left", validate="one_to_one")
+    models = {name: place for place, name in enumerate(dict.fromkeys(map(tuple, choices[STUDY_COLUMNS].to_numpy())))}
+    facts["place"] = [models[tuple(name)] for name in facts[STUDY_COLUMNS].to_numpy()]
+    facts = facts.sort_values(["place", "tolerance", "selection"], ascending=[True, True, False], kind="stable")
+    return facts.drop(columns="place").reset_index(drop=True)
+
+
+def _row_of_choice(choice: Mapping[str, Any], cutoff: int) -> dict[str, str]:
+    """A row of table 4 as its readers see it."""
+    of_all = choice["seed"] == ALL_SEEDS
+    count = ",.1f" if of_all else ",.0f"
+    return {
+        "Dataset": choice["dataset"],
+        "Split": choice["split"],
+        "Model": choice["model"],
+        "Seed": choice["seed"],
+        "Chosen on": choice["selection"],
+        "λ": "of each" if of_all else f"{choice['residual_scale']:g}",
+        "n": f"{choice['cases']:,.0f}",
+        "R": f"{choice['recoverable']:{count}}",
+        "Recovered": f"{choice['recovered']:{count}}",
+        "Recovery": _with_interval(choice, "recovery"),
+        "Hits lost": f"{choice['hits_lost']:{count}}",
+        "Hits won": f"{choice['hits_won']:{count}}",
+        f"HR@{cutoff} at λ": f"{choice['hit_rate']:.4f}",
+        f"HR@{cutoff} at 1": f"{choice['hit_rate_at_1']:.4f}",
+        f"HR@{cutoff} kept": _with_interval(choice, "hit_rate_kept"),
+        f"NDCG@{cutoff} at λ": f"{choice['ndcg']:.4f}",
+        f"NDCG@{cutoff} at 1": f"{choice['ndcg_at_1']:.4f}",
+    }
+
+
 def _with_interval(row: Mapping[str, Any], measure: str) -> str:
     value, low, high, deviation = (row[f"{measure}{part}"] for part in ("", "_ci_low", "_ci_high", "_sd_seeds"))
     if pd.isna(value):
@@ -343,7 +351,7 @@ def _with_interval(row: Mapping[str, Any], measure: str) -> str:
 
 
 def table5(found: pd.DataFrame, cutoff: int) -> Table:
-    """Headline measures by the order of ties; ``found`` is of :func:`lastitem.summaries.tie_order_effects`."""
+    """Headline measures by the order of ties; ``found`` is of :func:`lastitem.tie_order.tie_order_effects`."""
     rows = []
     for key, group in found.groupby([*STUDY_COLUMNS, "targets", "ties"], sort=False):
         row = dict(zip(["Dataset", "Split", "Model", "Targets", "Ties"], key, strict=True))
