@@ -29,6 +29,8 @@ EDITS = {
     },
     "cluster-generic": {"seconds-between-status-checks": 1},
 }
+#: Two models, so that the study stays short; its tables and figures are then its own, the files of each run those of the whole study.
+CONFIG = ["device=cpu", "models=[sasrec, gru4rec]", "baselines=[]"]
 SECONDS = 400
 
 
@@ -48,7 +50,7 @@ def project_for(folder: Path, profile: str) -> Path:
     """A project with the tiny study and a profile that is the real one, edited as its comments say."""
     project = copy_project(folder / "project")
     text = (project / f"profiles/{profile}/config.yaml").read_text(encoding="utf-8").replace("--partition=gpu", "--partition=main")
-    settings = yaml.safe_load(text) | EDITS[profile] | {"config": ["device=cpu"], "latency-wait": 10}
+    settings = yaml.safe_load(text) | EDITS[profile] | {"config": CONFIG, "latency-wait": 10}
     settings["default-resources"] = [
         line.replace("slurm_partition=gpu", "slurm_partition=main")
         for line in settings["default-resources"]
@@ -81,7 +83,7 @@ def said(project: Path) -> str:
     ("profile", "targets"),
     [
         ("slurm", ["all"]),
-        ("cluster-generic", ["results/table1.csv", "results/table2.csv", "results/table3.csv"]),  # the rest differs in nothing for it
+        ("cluster-generic", ["results/table1.csv", "results/table3.csv"]),  # the rest differs in nothing for it
     ],
 )
 def test_the_study_completes_and_equals_a_local_run(cluster: None, finished: Path, tmp_path: Path, profile: str, targets: list[str]):
@@ -97,8 +99,10 @@ def test_the_study_completes_and_equals_a_local_run(cluster: None, finished: Pat
             time.sleep(0.2)
         assert process.wait(timeout=10) == 0, said(project)[-4000:]
     assert len(holders) >= 3 and waited, "several jobs asked for the GPU at once"
-    whole, expected = targets == ["all"], digests(finished, "results/*.csv")
-    assert digests(project, "results/*.csv") == (expected if whole else {target: expected[target] for target in targets})
+    whole, made, expected = targets == ["all"], digests(project, "results/tiny/**/*.*"), digests(finished, "results/tiny/**/*.*")
+    assert made.items() <= expected.items() and len([path for path in made if path.endswith("model.safetensors")]) == 2
+    assert set(targets) - {"all"} <= set(digests(project, "results/*.csv"))
+    assert digests(project, "results/table1.csv") == digests(finished, "results/table1.csv")
     rules = set(re.findall(r"^(?:local)?rule (\w+):", said(project), flags=re.MULTILINE))
     here = set(re.findall(r"^localrule (\w+):", said(project), flags=re.MULTILINE))
     assert {"download", "table1"} | ({"fig1", "page"} if whole else set()) <= here
@@ -119,17 +123,17 @@ def test_the_other_option_for_profiles_submits_too(cluster: None, finished: Path
 def test_a_cancelled_job_is_tried_again(cluster: None, tmp_path: Path):
     """scancel of a running training: it is submitted anew and the study completes."""
     project = project_for(tmp_path, "slurm")
-    with started(project, "--config", "device=cpu", 'training={"maximum_epochs":60,"patience":1000}', "--until", "train") as process:
+    with started(project, "--config", *CONFIG, 'training={"maximum_epochs":60,"patience":1000}', "--until", "train") as process:
         wait_for("a running training", lambda: bool(with_gpu("RUNNING")), 120)
         subprocess.run(["scancel", with_gpu("RUNNING")[0]], check=True, timeout=10)
         assert process.wait(timeout=SECONDS) == 0, said(project)[-4000:]
     assert "Trying to restart job" in said(project)
-    assert len(list(project.glob("results/tiny/loo/*/seed=3/model.safetensors"))) == 4
+    assert len(list(project.glob("results/tiny/loo/*/seed=3/model.safetensors"))) == 2
 
 
 def test_ctrl_c_leaves_an_empty_queue(cluster: None, tmp_path: Path):
     project = project_for(tmp_path, "slurm")
-    with started(project, "--config", "device=cpu", 'training={"maximum_epochs":100000,"patience":100000}') as process:
+    with started(project, "--config", *CONFIG, 'training={"maximum_epochs":100000,"patience":100000}') as process:
         wait_for("a running training", lambda: bool(with_gpu("RUNNING")), 120)
         # As at a terminal: pressed again where nothing happens, since Snakemake may swallow one in the middle of a submission.
         for _ in range(3):

@@ -24,7 +24,8 @@ from .conftest import copy_finished, copy_project, digests, environment, snakema
 ROUNDS = int(os.environ.get("LASTITEM_KILL_ROUNDS", "1"))
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 STEPS = 37
-FILES = ("results/*.csv", "results/**/*.parquet", "results/**/*.safetensors", "results/**/*.json", "results/**/*.png", "data/**/raw")
+#: All that a study leaves: its download, the files of each run, tables, figures and the page.
+FILES = ("data/**/raw", "results/**/*.*")
 
 
 def start_endless_training(project: Path, log: IO[str] | int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
@@ -44,6 +45,7 @@ def wait_for_a_trained_epoch(project: Path, run: subprocess.Popen[bytes]) -> lis
 
 @pytest.mark.parametrize("number", range(ROUNDS))
 def test_a_kill_at_any_moment_loses_nothing(finished: Path, tmp_path: Path, number: int):
+    """And two runs with the same config and seed, one of them broken off, give the same bytes."""
     random = np.random.default_rng([20, number])
     steps, seconds, kind = int(random.integers(STEPS)), float(random.uniform(0, 3)), SIGNALS[number % len(SIGNALS)]
     project = copy_project(tmp_path / "project")
@@ -69,7 +71,8 @@ def test_a_kill_at_any_moment_loses_nothing(finished: Path, tmp_path: Path, numb
         os.killpg(run.pid, kind)
     run.wait(timeout=120)
     done, whole = (({path: hash for pattern in FILES for path, hash in digests(place, pattern).items()}) for place in (project, finished))
-    assert {path: hash for path, hash in done.items() if ".partial" not in path}.items() <= whole.items(), "nothing half-written"
+    named = {path: hash for path, hash in done.items() if ".partial" not in path and Path(path).name != "unfinished.safetensors"}
+    assert named.items() <= whole.items(), "nothing half-written"
 
     subprocess.run(["python", "src/wait_for_lock.py"], cwd=project, env=environment(), check=True, timeout=120)
     again = snakemake(project, "all")
