@@ -58,5 +58,5 @@ pictures: $(INSTALLED) ## docs/examples/ from results/ of the default study (nee
 	python docs/take_pictures.py
 
 clean: ## remove results, logs and Snakemake's records; keeps data/ and .venv
+	find results/ -mindepth 1 ! -name README.md -delete
 	rm -rf logs .snakemake
-	find results -mindepth 1 ! -name README.md -delete

@@ -29,4 +29,6 @@ rule all:
         expand("results/{table}.{ending}", table=TABLES, ending=["csv", "md", "tex"]),
         expand("results/{figure}.{ending}", figure=FIGURES, ending=["pdf", "png", "csv"]),
         runs("learning_curve.pdf"),
+        runs("recommendations.parquet", config["models"] + config["baselines"]),
+        runs("model.safetensors", config["models"] + config["baselines"]),
         "results/index.html",

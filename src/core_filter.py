@@ -31,6 +31,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     provenance = read_json(arguments.provenance)
     source = provenance["source"]
     where = f"{arguments.dataset}, source {source!r} ({provenance['address']})"
+    if source not in arguments.sources:
+        found = ", ".join(arguments.sources)
+        raise InputError(f"{where}: the config has no such source any more; found: {found}. Delete {arguments.log} to have it fetched anew")
     try:
         log = read_interactions(arguments.log, arguments.sources[source]["form"])
     except InputError as error:

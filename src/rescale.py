@@ -9,7 +9,7 @@ from tqdm import tqdm
 
 from lastitem import diagnosis
 from lastitem.decomposition import NO_ATTENTION, SINGLE_ITEMS
-from lastitem.errors import run
+from lastitem.errors import InputError, run
 from lastitem.rescaling import rank_scaled
 from lastitem.runs import Run, stack, write_run_table
 from lastitem.sequences import read_held_out
@@ -38,6 +38,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     cases = {part: read_held_out(getattr(arguments, part)) for part in ("validation", "test")}
     scales = [float(scale) for scale in arguments.scales]
+    if 1.0 not in scales:
+        raise InputError(f"--scales {' '.join(arguments.scales)}: must hold 1, the model as trained, against which the others are compared")
     rankings = [("validation", scale, "ordered", 0) for scale in scales]
     rankings += [("test", scale, *way) for scale in scales for way in orders_and_repeats(arguments.repeats)]
     ranks, mixing = [], []

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections import Counter
 from fractions import Fraction
 from pathlib import Path
@@ -54,11 +55,11 @@ def is_same(one: Interactions, other: Interactions) -> bool:
     return len(one.user) == len(other.user) and one.unit == other.unit and ids and arrays
 
 
-def csv_rows(text: str) -> list[tuple[int, str, list[str], int]]:
+def csv_rows(text: str, like_a_row: re.Pattern[str]) -> list[tuple[int, str, list[str], int]]:
     """Rows of comma-separated text, character by character.
 
     Of each row: the line it begins in, its text, its fields, and how many line breaks of it lie in values whose quote is never
-    closed, so that text stands behind the quote that closes them, or the text ends before.
+    closed, so that text stands behind the quote that closes them, a whole line of them is a row by its looks, or the text ends before.
     """
     rows, fields, row, value, state, line, start, breaks, lost = [], [], "", "", "begin", 1, 1, 0, 0
     for character in text:
@@ -68,7 +69,7 @@ def csv_rows(text: str) -> list[tuple[int, str, list[str], int]]:
             if character == '"':
                 state, value = "quoted", value + character
                 continue
-            lost += breaks * (character not in ",\n")
+            lost += breaks * (character not in ",\n" or any(map(like_a_row.fullmatch, value.split("\n")[1:-1])))
             state = "plain"
         if state == "quoted":
             if character == '"':
@@ -84,6 +85,8 @@ def csv_rows(text: str) -> list[tuple[int, str, list[str], int]]:
                 fields, row, start, lost = [], "", line, 0
         else:
             value, state = value + character, "plain"
+    if state == "closed":
+        lost += breaks * any(map(like_a_row.fullmatch, value.split("\n")[1:-1]))
     if state == "quoted":
         lost += breaks - value.endswith("\n")
     if fields or state != "begin":

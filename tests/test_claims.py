@@ -20,12 +20,27 @@ def rows(*facts, **columns):
 
 
 def study(
-    partial=1.0, full=-40.0, last=0.8, before=0.1, normalized=(0.3, 0.2), rate=(0.8, 0.5, 0.1), ratio=(0.3, 0.5, 0.9), recovered=(0.1, 0.3)
+    partial=1.0,
+    full=-40.0,
+    unchanged=2.0,
+    hit=50.0,
+    last=0.8,
+    before=0.1,
+    normalized=(0.3, 0.2),
+    rate=(0.8, 0.5, 0.1),
+    ratio=(0.3, 0.5, 0.9),
+    recovered=(0.1, 0.3),
 ):
     """Summaries in which every claim holds, unless something is changed; λ = 1, 0.5, 0."""
     scales = (1.0, 0.5, 0.0)
     return {
-        "effects": rows({"order": "partial", "value": partial}, {"order": "full", "value": full}, measure="change_percent"),
+        "effects": rows(
+            *(
+                {"order": order, "measure": measure, "value": value}
+                for order, change in (("partial", partial), ("full", full))
+                for measure, value in (("change_percent", change), ("unchanged_percent", unchanged), ("hit_percent", hit))
+            )
+        ),
         "rates": rows({"measure": "HRLI", "value": last}, {"measure": "HRL2I", "value": before}),
         "mixing": rows(
             *(
@@ -131,6 +146,24 @@ def test_one_scale_makes_no_step_and_zero_accuracy_no_change():
     assert set(found.index[found["holds"] == "n/a"]) == {"last item only", "order matters"}
 
 
+@pytest.mark.parametrize(
+    ("changed", "holds", "reason"),
+    [
+        ({"unchanged": 100.0}, "n/a", "every input is too short to be changed by it"),
+        ({"hit": 9.0}, "undecided", "only 9 users have a hit"),
+    ],
+)
+def test_a_shuffle_that_changes_nothing_or_few_hits_says_nothing(changed, holds, reason):
+    """Though its interval is small: there is nothing that could have varied."""
+    found = verdicts(**study(**changed)).loc[["last item only", "order matters"]]
+    assert (found["holds"] == holds).all() and found["evidence"].str.endswith(f"; {reason}").all()
+
+
+def test_few_users_decide_nothing():
+    found = verdicts_of({name: table.assign(users=9) for name, table in study(hit=100.0).items()})
+    assert (found["holds"] == "undecided").all()
+
+
 def test_scales_above_one_are_not_what_the_claims_speak_of():
     changed = study()
     for name, value in (("curves", 0.0), ("mixing_by_scale", 1.0), ("recoveries", 0.0)):
@@ -142,7 +175,7 @@ def test_why_there_is_nothing_and_how_many_stand_behind_it():
     """Empty R, inputs of one item, no λ below 1: the reason; and the users of a claim are those of its own numbers."""
     changed = study()
     changed["recoveries"] = changed["recoveries"].assign(users=5)
-    assert verdicts_of(changed).loc["recovery", ["holds", "users"]].tolist() == ["yes", 5]
+    assert verdicts_of(changed).loc["recovery", ["holds", "users"]].tolist() == ["undecided", 5]
     changed["recoveries"] = changed["recoveries"].assign(value=float("nan"))
     assert verdicts_of(changed).loc["recovery", ["holds", "evidence"]].tolist() == ["n/a", "no target is recoverable"]
     changed["rates"].loc[changed["rates"]["measure"] == "HRL2I", "value"] = float("nan")

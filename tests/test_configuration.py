@@ -157,6 +157,12 @@ def test_every_key_has_a_description():
         (["registry", "ml-100k", "ties"], "none", ["registry.ml-100k.ties", "'none'", "file, item, random"]),
         (["registry", "ml-100k", "filter_seen"], "maybe", ["registry.ml-100k.filter_seen", "'maybe'", "boolean"]),
         (["registry", "ml-100k", "sources"], {}, ["registry.ml-100k.sources", "{}"]),
+        (
+            ["registry", "ml-100k", "sources"],
+            {"path": "x.csv", "bytes": 3},
+            ["registry.ml-100k.sources.path: 'x.csv' must be of type object"],
+        ),
+        (["registry", "ml-100k", "sources"], {"a": None}, ["registry.ml-100k.sources.a: None must be of type object"]),
         (["model_settings", "sasrec", "grid"], {"dropout": [0.1, 1.5]}, ["model_settings.sasrec.grid: dropout: 1.5", "below 1"]),
         (["model_settings", "sasrec", "grid"], {"droput": [0.1]}, ["model_settings.sasrec.grid", "'droput'", "did you mean 'dropout'"]),
         (["model_settings", "sasrec", "grid"], {"heads": [2, 3]}, ["model_settings.sasrec.grid", "64", "3"]),
@@ -365,7 +371,15 @@ def test_the_tie_order_study_adds_its_datasets():
     }
     assert all(stanza["sources"] == before["sources"] for stanza in made.values())
     assert config["registry"]["beauty"]["ties"] == before["ties"]
+    assert [(run["dataset"], run["seed"]) for run in tie_order_runs(config)] == []
+    config = changed(["tie_order"], {"datasets": ["toys", "beauty"], "splits": ["gts"], "models": ["sasrec"], "draws": 2})
+    config |= {"datasets": ["ml-100k", "beauty"], "splits": ["gts"], "seeds": [1, 2]}
+    check(config, SCHEMA)
+    assert [(run["dataset"], run["seed"]) for run in tie_order_runs(config)] == [(name, seed) for name in made for seed in (1, 2)]
+    config["exclude"] = [{"dataset": "beauty", "seed": 2}]
     assert [(run["dataset"], run["seed"]) for run in tie_order_runs(config)] == [(name, 1) for name in made]
+    config["models"] = ["gru4rec"]
+    assert tie_order_runs(config) == []
 
 
 def test_a_dataset_of_ones_own_is_not_overwritten_by_the_tie_order_study():

@@ -559,6 +559,17 @@ def test_a_password_in_an_address_is_used_and_not_shown(server, tmp_path, capsys
     assert "secret" not in f"{found}{capsys.readouterr()}{text}{noted}"
 
 
+def test_signatures_and_tokens_in_an_address_are_used_and_not_shown(server, tmp_path, capsys):
+    """Of one file with two signatures, the second download is held to the first."""
+    query = "?table=a&X-Amz-Signature=secret1&token=secret2"
+    found = fetch({"url": server.put("/log.csv", CONTENT) + query}, tmp_path / "raw")
+    assert found["address"].endswith("/log.csv?table=a&X-Amz-Signature=***&token=***")
+    text = refusal({"home": {"url": server.put("/log.csv", CHANGED) + query.replace("secret", "SECRET")}}, tmp_path / "raw")
+    assert "at the first download on" in text
+    noted = (tmp_path / "checksums.json").read_text(encoding="utf-8")
+    assert "secret" not in f"{found}{capsys.readouterr()}{text}{noted}".lower()
+
+
 # What is not data
 
 
@@ -611,6 +622,12 @@ def test_records_of_messages_are_data(server, tmp_path, body):
     """A log in JSON lines may begin as an error does."""
     fetch({"url": server.put("/log.jsonl", body)}, tmp_path / "raw")
     assert (tmp_path / "raw").read_bytes() == body
+
+
+def test_a_log_that_is_called_a_page_is_data(server, tmp_path):
+    """Some servers say text/html of all that they serve."""
+    fetch({"url": server.put("/log.csv", CONTENT, Content_Type="text/html; charset=UTF-8")}, tmp_path / "raw")
+    assert (tmp_path / "raw").read_bytes() == CONTENT
 
 
 def test_a_page_is_not_downloaded_to_its_end(server, tmp_path):
@@ -1095,6 +1112,24 @@ def test_a_full_disk_is_named_and_the_download_goes_on_when_there_is_room(server
     fetch(sources["home"], tmp_path / "raw")
     assert ranges(server, "/log.csv")[-1] == (f"bytes={size}-", TAG)
     assert (tmp_path / "raw").read_bytes() == CONTENT
+
+
+def test_a_full_disk_is_no_fault_of_a_local_file(small_disk, tmp_path):
+    """The next source is not tried, and the remedy is that of a disk."""
+    log, out = tmp_path / "log.csv", small_disk(64) / "own" / "raw"
+    log.write_bytes(b"x" * 200_000)
+    text = refusal({"own": {"path": str(log)}, "home": {"url": "http://127.0.0.1:9/log.csv"}}, out)
+    assert text.startswith(f"{out}: cannot be written: No space left on device; make room and run again")
+    assert names(out.parent) == []
+
+
+def test_a_folder_that_cannot_be_written_to_is_named(small_disk, tmp_path):
+    disk = small_disk(64)
+    (disk / "old").mkdir()
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    for out in (disk / "old" / "raw", disk / "new" / "raw"):
+        text = refusal({"own": {"path": str(tmp_path / "log.csv")}}, out)
+        assert text.startswith(f"{out}: cannot be written: Read-only file system; run in a folder that you may write to")
 
 
 def test_h5_names_do_not_depend_on_the_locale(server, tmp_path):

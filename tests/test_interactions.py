@@ -468,6 +468,20 @@ class TestStatistics:
         assert found["core"]["users"] == 6 and found["core"]["items"] == 6 and found["core"]["interactions"] == 42
         assert pa.parquet.read_table(tmp_path / "interactions.parquet").num_rows == 42
 
+    def test_an_id_that_says_there_is_none_is_warned_of(self, tmp_path, capsys):
+        rows = [(user, item, START + item) for user in ("NULL", *"abcde") for item in range(6)]
+        core_filter_script.main(script_arguments(tmp_path, literal.write_log(tmp_path / "log.csv", rows)))
+        assert "warning: 6 interactions have 'NULL' for an id and are taken for those of one of the users" in capsys.readouterr().out
+
+    def test_a_source_that_the_config_no_longer_has_is_named(self, tmp_path):
+        arguments = script_arguments(tmp_path, literal.write_log(tmp_path / "log.csv", [(1, 1, START)]))
+        place = arguments.index("--sources") + 1
+        arguments[place] = json.dumps({"other": json.loads(arguments[place]).popitem()[1]})
+        with pytest.raises(
+            InputError, match=r"the config has no such source any more; found: other. Delete .*log.csv to have it fetched anew"
+        ):
+            core_filter_script.main(arguments)
+
 
 class TestPortability:
     def test_a7_scripts_do_not_depend_on_the_locale(self, tmp_path):

@@ -66,7 +66,7 @@ def test_the_last_item_matters_only_beyond_the_order_before_it(partial, full, be
     assert page.verdict(partial, full, beyond) == said
 
 
-def summaries(with_last_but_one: bool = True):
+def summaries(with_last_but_one: bool = True, unchanged: float = 12.0, users: int = 1234):
     effects = pd.DataFrame(
         [
             {"order": order, "measure": measure, "value": value, "ci_low": value - 1.04, "ci_high": value + 2.06}
@@ -75,10 +75,13 @@ def summaries(with_last_but_one: bool = True):
                 ("partial", "change_percent", 0.84),
                 ("full", "change_percent", -47.2),
                 ("full", "beyond_partial_percent", -48.0),
-                ("partial", "unchanged_percent", 12.0),
+                ("partial", "unchanged_percent", unchanged),
+                ("full", "unchanged_percent", unchanged / 2),
+                ("partial", "hit_percent", 5.0),
+                ("full", "hit_percent", 5.0),
             )
         ]
-    ).assign(**STUDY, users=1234, seeds=2)
+    ).assign(**STUDY, users=users, seeds=2)
     measures = ("HRLI", "HRL2I") if with_last_but_one else ("HRLI",)
     rates = pd.DataFrame([{"measure": name, "value": 0.861, "ci_low": 0.85, "ci_high": 0.8712} for name in measures]).assign(**STUDY)
     return effects, pd.concat([rates.assign(model="other", value=0.1), rates])
@@ -94,6 +97,15 @@ def test_the_sentence():
     )
     (answer,) = page.answers(*summaries(with_last_but_one=False), 10)
     assert "the one before it" not in answer.sentence
+
+
+def test_inputs_that_a_shuffle_leaves_as_they_are_are_told_of():
+    (answer,) = page.answers(*summaries(unchanged=40.0), 10)
+    assert "; 40 % of the inputs are too short for the first shuffle to change them, or stay as they were (n = " in answer.sentence
+    (answer,) = page.answers(*summaries(unchanged=100.0), 10)
+    assert answer.verdict == "These data do not tell: every input is too short to be changed by it."
+    (answer,) = page.answers(*summaries(users=100), 10)
+    assert answer.verdict == "These data do not tell: only 5 users have a hit."
 
 
 def test_without_accuracy_there_is_no_change():

@@ -200,6 +200,8 @@ class TestQuotes:
         [
             # Closed by the next quoted value of an unused column: all rows until there.
             (['"t,u1,a,1', "t,u2,b,2", '"t",u3,c,3', "t,u4,d,4"], ["u3", "u4"], {"never closed": 2}, 2),
+            # The same, and nothing stands behind the quote that closes it: there are lines inside that look like rows.
+            (["t,u1,a,1", '"t,u2,b,2', "t,u3,c,3", 't",u4,d,4', "t,u5,e,5"], ["u1", "u4", "u5"], {"never closed": 2}, 3),
             # Never closed: all rows to the end.
             (["t,u1,a,1", 't,u2,"b,2', "t,u3,c,3", "t,u4,d,4"], ["u1"], {"wrong number of fields": 1, "never closed": 2}, 3),
             # A line break within an id, all quotes closed.
@@ -215,14 +217,28 @@ class TestQuotes:
         assert {cause.removeprefix("inside a quote that is "): count for cause, count in log.bad_rows.items()} == causes
         assert min(line for line, _ in bad_lines(tmp_path, content)) == quoted
 
+    def test_of_several_lines_hold_text_with_as_many_separators_as_a_row(self, tmp_path):
+        rows = f't,u1,a,{START}\n"so, many, of, them\nand, again, of, 4\nso,,,{START}\n,x, ,4",u2,b,{START}\n'
+        log = read_bytes(tmp_path, self.TITLED + rows.encode())
+        assert [user for user, _, _ in events(log)] == ["u1", "u2"] and log.bad_rows == {}
+
+    def test_of_two_neighbours_close_each_other(self, tmp_path):
+        """Inch marks at the beginning of one title and the end of the next: between tabs that is told from a text of two lines."""
+        rows = f'u1\ta\t{START}\tt\nu2\tb\t{START}\t"t\nu3\tc\t{START}\tt"\nu4\td\t{START}\t"t\nu"\n'
+        log = read_bytes(tmp_path, b"user\titem\ttime\ttitle\n" + rows.encode(), maximum_bad_share=0.5)
+        assert [user for user, _, _ in events(log)] == ["u1", "u2", "u4"]
+        assert log.bad_rows == {"inside a quote that is never closed": 1}
+
     def test_not_closed_in_a_long_file_are_an_error_with_a_remedy(self, tmp_path, monkeypatch):
         """What goes over more than a block cannot be held."""
         monkeypatch.setattr(readers, "_BLOCK", 256)
         content = self.TITLED + b't,x,a,1000000000\n"t,x,a,1000000000\n' + b"t,x,a,1000000000\n" * 99
         assert re.match(r"cannot be read as delimited: a row is longer than .*never closed\? `quotes: false`", refusal(tmp_path, content))
 
+    LIKE_A_ROW = '[^",]*,[^",]+,[^",]+,[0-9]+'
+
     def random_text(self, generator, *, broken: bool) -> str:
-        """Rows with blank, wrong and quoted ones among them; ``broken`` puts quotes and line breaks anywhere."""
+        """Rows with blank, wrong and quoted ones among them, a good one first; ``broken`` puts quotes and line breaks anywhere."""
         sink = io.StringIO()
         writer = csv.writer(sink, lineterminator="\n")
         for k in range(int(generator.integers(1, 25))):
@@ -241,21 +257,23 @@ class TestQuotes:
         for _ in range(int(generator.integers(1, 4)) if broken else 0):
             place = int(generator.integers(len(text) + 1))
             text = text[:place] + generator.choice(['"', '"', '"', '""', ',"', '",', "\n"]) + text[place:]
-        return text.strip("\n") + generator.choice(["", "\n"])
+        return f"t,u,i,{START}\n" + text.strip("\n") + generator.choice(["", "\n"])
 
     def expected(self, text: str) -> tuple[list[tuple[str, str, int]], Counter, set[int]]:
         """Events, bad rows by cause and bad lines of text behind the header, by the literal state machine."""
         kept, causes, lines = [], Counter(), set()
-        for line, row, fields, lost in literal.csv_rows(text):
+        for line, row, fields, lost in literal.csv_rows(text, re.compile(self.LIKE_A_ROW)):
             causes["inside a quote that is never closed"] += lost
             user, item, time = (*fields, "", "", "")[1:4]
             broken = [name for name, value in (("user", user), ("item", item), ("timestamp", time)) if "\n" in value]
-            if not row.strip() or (len(fields) == 4 and not user + item + time):
+            if not row.strip():
                 continue
             if len(fields) != 4:
                 causes["wrong number of fields"] += 1
             elif broken:
                 causes[f"line break inside the {broken[0]}"] += 1
+            elif not user + item + time:
+                causes["no user, item and time"] += 1
             elif not user or not item:
                 causes["empty user or item"] += 1
             elif not re.fullmatch(r"\d+", time):
@@ -304,8 +322,8 @@ class TestQuotes:
         generator = np.random.default_rng(4)
         for _ in range(300):
             text = self.random_text(generator, broken=True)
-            rows = literal.csv_rows(text)
-            followed = readers._QuotesFollowed(io.BytesIO(text.encode()), ",", 1)
+            rows = literal.csv_rows(text, re.compile(self.LIKE_A_ROW))
+            followed = readers._QuotesFollowed(io.BytesIO(text.encode()), ",", 1, re.compile(self.LIKE_A_ROW.encode()))
             size = int(generator.integers(1, 30))
             while followed.read(size):
                 pass
@@ -343,9 +361,11 @@ class TestText:
             assert (events(log), log.bad_rows) == (rows, {})
 
     def test_blank_rows_are_not_bad(self, tmp_path):
-        """Nor spaces alone, nor the rows of separators that spreadsheets append."""
-        log = read_bytes(tmp_path, HEADER + b"   \n" + ROW + b"\n,,\n" + ROW + b",,\n,,\n")
+        """Nor spaces alone. Rows of separators, which spreadsheets append, are counted: another column may hold something."""
+        log = read_bytes(tmp_path, HEADER + b"   \n" + ROW + b"\n" + ROW)
         assert (len(log.user), log.bad_rows) == (2, {})
+        log = read_bytes(tmp_path, HEADER + ROW + b",,\n,,\n", maximum_bad_share=0.7)
+        assert (len(log.user), log.bad_rows) == (1, {"no user, item and time": 2})
         assert events(read_bytes(tmp_path, b"\n\r\n" + ROW, **POSITIONS)) == [("x", "a", START)]
 
     @pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "UTF8", "utf-8-sig"])
@@ -762,8 +782,8 @@ class TestParquet:
             ([1.5, 2.0], "the column of type double for user holds fractions; ids are text or whole numbers"),
             ([1e300, 2.0], r"the column of type double for user holds numbers above 2\^53"),
             ([True, False], "a column of type bool cannot be the user; ids are text or whole numbers"),
-            ([Decimal(1), Decimal(2)], "a column of type decimal.* cannot be the user"),
-            ([b"x", b"y"], "a column of type binary cannot be the user"),
+            ([Decimal("1.5"), Decimal(2)], "the column of type decimal.* for user holds fractions"),
+            ([b"x", b"\xe9"], "the column of type binary for user holds bytes that are no text in UTF-8"),
             ([["x"], ["y"]], "a column of type list.* cannot be the user"),
             ([{"a": 1}, {"a": 2}], "a column of type struct.* cannot be the user"),
         ],

@@ -200,10 +200,15 @@ class TestPatterns:
             ("%Y%", "because of '%'"),
             ("%Y %Y", "because of '%Y'.*once"),
             ("%d.%m", "holds no year"),
+            ("%d.%M.%Y", "leaves out a part"),
+            ("%Y-%m-%d %M:%S", "leaves out a part"),
+            ("%Y-%m-%d %H:%S", "leaves out a part"),
+            ("%d.%m.%Y %I:%M", "one of %I and %p without the other"),
+            ("%d.%m.%Y %H:%M %p", "one of %I and %p without the other"),
         ],
     )
     def test_a_pattern_that_cannot_be_used_is_named(self, tmp_path, pattern, message):
-        """An unknown directive, one that occurs twice, or no year."""
+        """An unknown directive, one that occurs twice, no year, or a part missing between others, such as %M where %m was meant."""
         with pytest.raises(InputError, match=rf"log: `time`: the pattern {pattern!r} .*{message}"):
             literal.read_bytes(tmp_path, b"user,item,time\nx,a,2001\n", time=pattern)
 

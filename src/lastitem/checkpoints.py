@@ -59,7 +59,7 @@ class Checkpoint:
         tensors |= {_BEST + name: tensor for name, tensor in best.items()}
         for index, moments in optimizer.state_dict()["state"].items():
             tensors |= {f"{_OPTIMIZER}{index}.{name}": tensor for name, tensor in moments.items()}
-        tensors |= {_RANDOM + name: state for name, state in _random_states(generator).items()}
+        tensors |= {_RANDOM + name: state for name, state in _random_states(generator, _device(model)).items()}
         # Copies, because tensors that share memory cannot be written.
         tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
         written = json.dumps(dict(values))
@@ -87,7 +87,11 @@ class Checkpoint:
                 raise ValueError("not what was written")
             values = json.loads(found["values"])
             state = _optimizer_state(_under(_OPTIMIZER, tensors), list(model.parameters()))
-            for prefix, now in ((_MODEL, model.state_dict()), (_BEST, model.state_dict()), (_RANDOM, _random_states(generator))):
+            for prefix, now in (
+                (_MODEL, model.state_dict()),
+                (_BEST, model.state_dict()),
+                (_RANDOM, _random_states(generator, _device(model))),
+            ):
                 if _shapes(_under(prefix, tensors)) != _shapes(now):
                     raise ValueError(f"{prefix}* does not fit")
         except (safetensors.SafetensorError, LookupError, ValueError):
@@ -95,14 +99,17 @@ class Checkpoint:
             return None
         model.load_state_dict(_under(_MODEL, tensors))
         optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
-        _set_random_states(generator, _under(_RANDOM, tensors))
-        device = next(model.parameters()).device
-        return {name: tensor.to(device) for name, tensor in _under(_BEST, tensors).items()}, values
+        _set_random_states(generator, _under(_RANDOM, tensors), _device(model))
+        return {name: tensor.to(_device(model)) for name, tensor in _under(_BEST, tensors).items()}, values
 
     def remove(self) -> None:
         """Remove the state; the training is finished."""
         if self.path is not None:
             self.path.unlink(missing_ok=True)
+
+
+def _device(model: torch.nn.Module) -> torch.device:
+    return next(model.parameters()).device
 
 
 def _digest(tensors: Mapping[str, Tensor], values: str) -> str:
@@ -133,15 +140,16 @@ def _optimizer_state(tensors: Mapping[str, Tensor], parameters: Sequence[Tensor]
     return state
 
 
-def _random_states(generator: torch.Generator) -> dict[str, Tensor]:
+def _random_states(generator: torch.Generator, device: torch.device) -> dict[str, Tensor]:
     states = {"batches": generator.get_state(), "cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        states["cuda"] = torch.cuda.get_rng_state()
+    if device.type == "cuda":
+        # Of the GPU that trains, which of several need not be torch's current one.
+        states["cuda"] = torch.cuda.get_rng_state(device)
     return states
 
 
-def _set_random_states(generator: torch.Generator, states: Mapping[str, Tensor]) -> None:
+def _set_random_states(generator: torch.Generator, states: Mapping[str, Tensor], device: torch.device) -> None:
     generator.set_state(states["batches"])
     torch.set_rng_state(states["cpu"])
-    if "cuda" in states and torch.cuda.is_available():
-        torch.cuda.set_rng_state(states["cuda"])
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(states["cuda"], device)

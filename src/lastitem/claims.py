@@ -22,6 +22,8 @@ CLAIMS = {
     "recovery": "every λ below 1 brings back some of the targets that an earlier position had right",
 }
 SMALL_CHANGE_PERCENT, PRIVILEGE = 5.0, 2.0
+#: With fewer users than these behind it nothing is decided: a bootstrap over so few holds its own sample for the world.
+FEW_USERS = 10
 _INTERVAL = ["value", "ci_low", "ci_high"]
 
 
@@ -46,7 +48,8 @@ def claims(
     -------
     A row per study and claim: ``claim``, ``meaning``, ``holds`` (``yes``, ``no``, ``undecided``, ``n/a``), ``evidence`` (numbers, with
     95 % intervals over users), ``users``, ``seeds``. Where intervals are given, a claim holds only if they are wholly on its side, and
-    fails only if they are wholly on the other; between the two it is undecided.
+    fails only if they are wholly on the other; between the two it is undecided, and so it is with fewer than :data:`FEW_USERS` users (for a
+    change: with a hit) behind it. A shuffle that leaves every input as it was says nothing.
     """
     rows = []
     for study, group in effects.groupby(STUDY_COLUMNS, sort=False):
@@ -59,6 +62,8 @@ def claims(
         }
         for name, meaning in CLAIMS.items():
             finding = found.get(name, Finding("n/a", "has no meaning for this model or these inputs", group.iloc[0]))
+            if finding.holds in ("yes", "no") and finding.behind["users"] < FEW_USERS:
+                finding = finding._replace(holds="undecided", evidence=f"{finding.evidence}; too few users")
             behind = {"users": int(finding.behind["users"]), "seeds": int(finding.behind["seeds"])}
             rows.append({**key, "claim": name, "meaning": meaning, "holds": finding.holds, "evidence": finding.evidence, **behind})
     return pd.DataFrame(rows, columns=[*STUDY_COLUMNS, "claim", "meaning", "holds", "evidence", "users", "seeds"])
@@ -74,6 +79,25 @@ def percent(change: pd.Series) -> str:
     if pd.isna(change["value"]):
         return "n/a (the accuracy is zero)"
     return f"{change['value']:+.1f} % [{change['ci_low']:+.1f}, {change['ci_high']:+.1f}]"
+
+
+#: Why a shuffle says nothing of a model: inputs that it cannot change.
+TOO_SHORT = "every input is too short to be changed by it"
+
+
+def why_silent(effects: pd.DataFrame, order: str) -> str:
+    """Why the shuffle of a study says nothing, whatever its interval is; empty if it does.
+
+    Parameters
+    ----------
+    effects : the rows of one study of :func:`~lastitem.summaries.shuffle_effects`.
+    """
+    of_order = effects[effects["order"] == order].set_index("measure")
+    if of_order.loc["unchanged_percent", "value"] >= 100.0:
+        return TOO_SHORT
+    # Of users with several targets the share is that of the targets, so this is at most the number of users.
+    hit = of_order.loc["hit_percent", "value"] / 100.0 * of_order.loc["hit_percent", "users"]
+    return "" if hit >= FEW_USERS - 0.5 else f"only {hit:.0f} users have a hit"
 
 
 class Finding(NamedTuple):
@@ -105,6 +129,9 @@ def _of_shuffles(effects: pd.DataFrame) -> Iterator[tuple[str, Finding]]:
         row = change.loc[order]
         if not np.isfinite(row[_INTERVAL].to_numpy(dtype=float)).all():
             yield name, Finding("n/a", "no target is hit, so there is no relative change", row)
+            continue
+        if silent := why_silent(effects, order):
+            yield name, Finding("n/a" if silent == TOO_SHORT else "undecided", f"{percent(row)}; {silent}", row)
             continue
         if order == "partial":
             holds, fails = is_small(row), row["ci_high"] < -SMALL_CHANGE_PERCENT or row["ci_low"] > SMALL_CHANGE_PERCENT

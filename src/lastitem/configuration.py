@@ -81,11 +81,15 @@ def tie_variants(config: Mapping[str, Any], dataset: str) -> dict[str, dict[str,
 
 
 def tie_order_runs(config: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The runs of the tie-order study: dataset, split, model and seed of each."""
-    study = config["tie_order"]
-    datasets = [variant for name in tie_datasets(config) for variant in tie_variants(config, name)]
+    """The runs of the tie-order study: dataset, split, model and seed of each; of what it names, the runs that the study has, too."""
+    named = {key: config["tie_order"][f"{key}s"] for key in ("dataset", "split", "model")}
+    runs = [run for run in study_runs(config, config["models"]) if all(run[key] in names for key, names in named.items())]
     return [
-        dict(zip(_OF_RUN, values, strict=True)) for values in itertools.product(datasets, study["splits"], study["models"], config["seeds"])
+        run | {"dataset": variant}
+        for name in tie_datasets(config)
+        for variant in tie_variants(config, name)
+        for run in runs
+        if run["dataset"] == name
     ]
 
 
@@ -155,6 +159,11 @@ def _explain(error: jsonschema.ValidationError) -> Iterable[str]:
         known = list(error.schema.get("properties", {}))
         for key in sorted(set(value) - set(known), key=str):
             yield f"{place}: unknown key {key!r} (its value: {value[key]!r}){_suggest(key, known)}; allowed: {', '.join(known)}"
+            if key in ("path", "url", "columns") and isinstance(value.get("sources"), Mapping):
+                yield (
+                    f"{place}: a dataset of this name has sources already ({', '.join(value['sources'])}); take another name for yours, or "
+                    "add your file as one more of them: sources: {own: {path: …, form: {columns: …}}}"
+                )
     elif error.validator == "required":
         for key in allowed:
             if key not in value:
@@ -162,7 +171,10 @@ def _explain(error: jsonschema.ValidationError) -> Iterable[str]:
     elif error.validator == "enum":
         yield f"{place}: {value!r} is not allowed{_suggest(value, allowed)}; allowed: {', '.join(map(str, allowed))}"
     elif error.validator == "oneOf":
-        yield f"{place}: name exactly one of {', '.join(option['required'][0] for option in allowed)}; found: {', '.join(value)}"
+        # What is no mapping is told by its type, too.
+        if isinstance(value, Mapping):
+            found = ", ".join(map(str, value)) or "nothing"
+            yield f"{place}: name exactly one of {', '.join(option['required'][0] for option in allowed)}; found: {found}"
     elif error.validator == "contains":
         yield f"{place}: {value!r} must hold {error.schema['contains'].get('const')!r}"
     else:

@@ -37,6 +37,8 @@ def configure(arguments: argparse.Namespace) -> str:
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.set_num_threads(arguments.threads)
     torch.use_deterministic_algorithms(True)
+    # By default cuDNN, which computes GRU4Rec's layers, rounds to TF32 what the other models compute in float32.
+    torch.backends.cudnn.allow_tf32 = False
     device = torch.device(arguments.device)
     count = torch.cuda.device_count() if device.type == "cuda" else 0
     if device.type == "cuda" and (device.index or 0) >= count:

@@ -22,7 +22,7 @@ import tenacity
 import urllib3
 
 from lastitem.errors import InputError
-from lastitem.files import read_json, write_aside, write_json
+from lastitem.files import cannot_write, read_json, write_aside, write_json
 from lastitem.origins import KEPT, KEPT_NOTE, RECORDS, by_hand_file, on_disk, printable, without_password
 from lastitem.progress import Progress
 from lastitem.synthetic import write_log
@@ -70,7 +70,10 @@ def fetch_first(dataset: str, sources: Mapping[str, Mapping[str, Any]], out: str
         downloading the same file, or if it cannot be written.
     """
     out = Path(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(printable(out), error) from None
     failures = []
     with closing(_Partial(out)) as partial:
         for name, source, address, file in _ways(sources, out):
@@ -200,8 +203,19 @@ def _where(source: Mapping[str, Any]) -> str:
 
 
 def _copy(path: Path, out: Path) -> None:
+    with out.open("wb") as copy:
+        try:
+            source = path.open("rb")
+        except OSError as error:
+            raise SourceError(error.strerror or str(error)) from None
+        with source:
+            while block := _read_block(source):
+                copy.write(block)
+
+
+def _read_block(source: BinaryIO) -> bytes:
     try:
-        shutil.copyfile(path, out)
+        return source.read(_BLOCK)
     except OSError as error:
         raise SourceError(error.strerror or str(error)) from None
 
@@ -250,8 +264,11 @@ class _Partial:
 
     def _open(self, out: Path) -> BinaryIO:
         while True:
-            # Unbuffered: what was received is in the file, also if this process is killed the next moment.
-            file = self.path.open("ab", buffering=0)
+            try:
+                # Unbuffered: what was received is in the file, also if this process is killed the next moment.
+                file = self.path.open("ab", buffering=0)
+            except OSError as error:
+                raise cannot_write(printable(out), error) from None
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

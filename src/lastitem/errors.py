@@ -35,8 +35,11 @@ def run(main: Callable[[Sequence[str] | None], None]) -> None:
 
 def after_failure(logs: Iterable[str]) -> str:
     """What Snakemake's own logs of a failed run do not say: what ended a job that was killed, and what running again will do."""
-    with fileinput.input(logs, encoding="utf-8", errors="replace") as lines:
-        killed = any(line.rstrip().endswith("returned non-zero exit status 137.") for line in lines)
+    # A submitted job keeps no log of its own, and fileinput would read standard input instead.
+    killed = False
+    if logs := list(logs):
+        with fileinput.input(logs, encoding="utf-8", errors="replace") as lines:
+            killed = any(line.rstrip().endswith("returned non-zero exit status 137.") for line in lines)
     why = (
         f"A job was killed from outside (signal 9): so ends a process when the system has no memory left. {MORE_MEMORY}\n" if killed else ""
     )

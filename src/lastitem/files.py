@@ -59,9 +59,15 @@ def write_aside(path: str | os.PathLike[str]) -> Iterator[Path]:
             aside.unlink(missing_ok=True)
     except OSError as error:
         # A file with another name is one that the block reads.
-        if error.errno not in REMEDIES or error.filename not in (None, os.fspath(aside), *map(os.fspath, path.parents)):
+        if error.filename not in (None, os.fspath(aside), *map(os.fspath, path.parents)):
             raise
-        raise InputError(f"{path}: cannot be written: {error.strerror}; {REMEDIES[error.errno]}") from None
+        raise cannot_write(path, error) from None
+
+
+def cannot_write(path: str | os.PathLike[str], error: OSError) -> Exception:
+    """An :class:`InputError` with what to do; the error itself where it is none of :data:`REMEDIES`, and a fault of this program."""
+    remedy = REMEDIES.get(error.errno or 0)
+    return InputError(f"{os.fspath(path)}: cannot be written: {error.strerror}; {remedy}") if remedy else error
 
 
 def write_parquet(path: str | os.PathLike[str], table: pa.Table) -> None:

@@ -44,6 +44,18 @@ def as_ids(column: pa.Array, role: str) -> pa.Array:
         if pc.any(pc.greater(pc.abs(column), 2**exact)).as_py():
             raise InputError(f"the column of type {kind} for {role} holds numbers above 2^{exact}, of which the last digits are lost")
         return column.cast(pa.int64())
+    if pa.types.is_decimal(kind):
+        # What databases call NUMBER. Its text has no exponent, and as many digits behind the point as its type says.
+        text = column.cast(pa.string())
+        whole = pc.replace_substring_regex(text, r"\.0*$", "")
+        if pc.any(pc.match_substring(whole, "."), min_count=0).as_py():
+            raise InputError(f"the column of type {kind} for {role} holds fractions; ids are text or whole numbers")
+        return whole
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        try:
+            return column.cast(pa.large_string())
+        except pa.ArrowInvalid:
+            raise InputError(f"the column of type {kind} for {role} holds bytes that are no text in UTF-8") from None
     if pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return column
     raise InputError(f"a column of type {kind} cannot be the {role}; ids are text or whole numbers")
@@ -55,18 +67,28 @@ def is_given(ids: pa.Array) -> NDArray[np.bool_]:
         return pc.is_valid(ids).to_numpy(zero_copy_only=False)
     given = pc.fill_null(pc.not_equal(ids, ""), False).to_numpy(zero_copy_only=False)
     # Few ids begin with a blank, and only those can be blanks alone.
-    begins = pc.fill_null(pc.match_substring_regex(ids, r"^\s"), False).to_numpy(zero_copy_only=False)
+    begins = pc.fill_null(pc.match_substring_regex(ids, r"^[\s\pZ]"), False).to_numpy(zero_copy_only=False)
     if begins.any():
         given = given & ~pc.fill_null(pc.utf8_is_space(ids), False).to_numpy(zero_copy_only=False)
     return given
 
 
 def look_alikes(ids: pa.Array) -> int:
-    """How many of the distinct ids equal another one but for blanks around it or the Unicode form of its letters (é: one sign or two)."""
+    """How many of the distinct ids equal another one but for blanks around it, the Unicode form of its letters (é: one sign or two) or a
+    ``.0`` behind a whole number."""
     if pa.types.is_integer(ids.type):
         return 0
     seen = pc.utf8_normalize(pc.utf8_trim_whitespace(ids), form="NFC")
+    seen = pc.replace_substring_regex(seen, r"^([0-9]+)\.0$", r"\1")
     return len(ids) - int(pc.count_distinct(seen).as_py())
+
+
+def words_for_nothing(ids: pa.Array) -> NDArray[np.int64]:
+    """Positions of the ids that are a word by which an export says that there is no value, such as NULL or NaN."""
+    if pa.types.is_integer(ids.type):
+        return np.zeros(0, dtype=np.int64)
+    found = pc.match_substring_regex(ids, r"^(?i:null|none|nan|n/a|na|<na>|undefined|\\n)$")
+    return np.flatnonzero(pc.fill_null(found, False).to_numpy(zero_copy_only=False))
 
 
 class TextEncoder:

@@ -17,9 +17,11 @@ def imported_modules(script: str | Path) -> list[Path]:
 
     Returns
     -------
-    Sorted paths, the packages' own ``__init__.py`` included.
+    Sorted paths, ``__init__.py`` of packages within the package included; not its own, which holds the version and names that are fetched
+    when asked for: no result depends on it, and a release reruns nothing.
     """
     root = Path(script).parent
+    own = root / "lastitem" / "__init__.py"
     found: set[Path] = set()
     waiting = [Path(script)]
     while waiting:
@@ -28,7 +30,7 @@ def imported_modules(script: str | Path) -> list[Path]:
             for depth in range(1, len(parts) + 1):
                 place = root.joinpath(*parts[:depth])
                 for path in (place.with_suffix(".py"), place / "__init__.py"):
-                    if path.is_file() and path not in found:
+                    if path.is_file() and path not in found and path != own:
                         found.add(path)
                         waiting.append(path)
     return sorted(found)

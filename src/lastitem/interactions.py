@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from lastitem.errors import InputError
 from lastitem.files import write_parquet
-from lastitem.ids import NumberEncoder, TextEncoder, as_ids, is_given, look_alikes
+from lastitem.ids import NumberEncoder, TextEncoder, as_ids, is_given, look_alikes, words_for_nothing
 from lastitem.progress import Progress
 from lastitem.randomness import STREAM_TIES, hash_keys
 from lastitem.readers import BadRows, Batch, read_batches
@@ -243,17 +243,22 @@ def statistics(core: Core) -> dict[str, float]:
 
 
 def raw_counts(log: Interactions) -> dict[str, Any]:
-    """What was read: users, items, interactions, bad_rows by cause, look_alikes (:func:`lastitem.ids.look_alikes`), time_format,
-    time_resolution."""
+    """What was read: users, items, interactions, bad_rows by cause, look_alikes (:func:`lastitem.ids.look_alikes`), words_for_nothing
+    (:func:`lastitem.ids.words_for_nothing`: id → its interactions), time_format, time_resolution."""
     return {
         "users": len(log.user_ids),
         "items": len(log.item_ids),
         "interactions": len(log.user),
         "bad_rows": log.bad_rows,
         "look_alikes": {"users": look_alikes(log.user_ids), "items": look_alikes(log.item_ids)},
+        "words_for_nothing": {"users": _events_of_nothing(log.user_ids, log.user), "items": _events_of_nothing(log.item_ids, log.item)},
         "time_format": log.time_format,
         "time_resolution": log.unit,
     }
+
+
+def _events_of_nothing(ids: pa.Array, codes: NDArray[np.int32]) -> dict[str, int]:
+    return {ids[place].as_py(): int(np.count_nonzero(codes == place)) for place in words_for_nothing(ids).tolist()}
 
 
 def describe(counts: Mapping[str, Any]) -> str:
@@ -279,8 +284,14 @@ def describe(counts: Mapping[str, Any]) -> str:
     for kind, count in raw["look_alikes"].items():
         if count:
             lines.append(
-                f"warning: {count:,} {kind} have an id that another one equals but for blanks around it or the form of its letters (é as "
-                "one sign or two); they count as different ones"
+                f"warning: {count:,} {kind} have an id that another one equals but for blanks around it, the form of its letters (é as "
+                "one sign or two) or a .0 behind a number; they count as different ones"
+            )
+    for kind, found in raw["words_for_nothing"].items():
+        for word, events in found.items():
+            lines.append(
+                f"warning: {events:,} interactions have {word!r} for an id and are taken for those of one of the {kind}; if the word "
+                "says that there is none, drop these rows from the log"
             )
     shares = core["tied_transitions_percent"], core["tied_targets_percent"]
     if max(shares) > UNUSUAL_TIES_PERCENT:

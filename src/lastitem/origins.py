@@ -16,9 +16,14 @@ LOG, PROVENANCE, RECORDS, FINGERPRINTS = "raw", "raw.json", "checksums.json", "o
 KEPT, KEPT_NOTE = ".raw.kept", ".raw.kept.json"
 
 
+#: What a web address may hold to let its reader in: a user name and password, and parts of its query such as a signature or a token.
+_LOGIN = r"(?<=://)[^/@\s\"']+@"
+_KEY = r"(?i)([?&](?:x-(?:amz|goog)-[^=&\s]*|[^=&\s]*(?:sig|token|key|secret|passw|credential|auth)[^=&\s]*|expires)=)[^&#\s\"']+"
+
+
 def without_password(text: str) -> str:
-    """A text with web addresses, less the user names and passwords in them."""
-    return re.sub(r"(?<=://)[^/@\s\"']+@", "", text)
+    """A text with web addresses, less the user names, passwords, signatures and tokens in them."""
+    return re.sub(_KEY, r"\1***", re.sub(_LOGIN, "", text))
 
 
 def on_disk(text: str) -> Path:

@@ -12,12 +12,12 @@ from typing import Any
 import jinja2
 import pandas as pd
 
-from lastitem.claims import SMALL_CHANGE_PERCENT, is_small, percent
+from lastitem.claims import SMALL_CHANGE_PERCENT, is_small, percent, why_silent
 from lastitem.errors import InputError
 from lastitem.summaries import BEYOND, STUDY_COLUMNS
 
 #: Shares and numbers from which a reader is warned.
-MANY_TIES_PERCENT, FEW_USERS, MANY_COLD_PERCENT, MANY_LOST_PERCENT = 10.0, 1000, 5.0, 1.0
+MANY_TIES_PERCENT, FEW_USERS, MANY_COLD_PERCENT, MANY_LOST_PERCENT, MANY_UNCHANGED_PERCENT = 10.0, 1000, 5.0, 1.0, 20.0
 #: Dots per inch of the pictures (:func:`lastitem.figures.save`).
 FIGURE_DPI = 200
 _TEMPLATE = Path(__file__).with_name("page.html.jinja")
@@ -45,6 +45,7 @@ def answers(effects: pd.DataFrame, rates: pd.DataFrame, cutoff: int) -> Iterator
         partial, full = change.loc["partial"], change.loc["full"]
         beyond = group[(group["measure"] == BEYOND) & (group["order"] == "full")].iloc[0]
         own = rates[(rates[STUDY_COLUMNS] == list(study)).all(axis=1)].set_index("measure")
+        kept = group[group["measure"] == "unchanged_percent"].set_index("order")["value"]
         seeds = int(group["seeds"].iloc[0])
         last = own.loc["HRLI"]
         sentence = (
@@ -53,8 +54,12 @@ def answers(effects: pd.DataFrame, rates: pd.DataFrame, cutoff: int) -> Iterator
         )
         if "HRL2I" in own.index and pd.notna(own.loc["HRL2I", "value"]):
             sentence += f", the one before it in {share(own.loc['HRL2I'])}"
+        if kept["partial"] > MANY_UNCHANGED_PERCENT:
+            sentence += f"; {kept['partial']:.0f} % of the inputs are too short for the first shuffle to change them, or stay as they were"
         users = int(group["users"].iloc[0])
-        yield Answer(verdict(partial, full, beyond), f"{sentence} (n = {users:,} users, {seeds} seed{'s' * (seeds > 1)}).")
+        silent = why_silent(group, "partial") or why_silent(group, "full")
+        said = f"These data do not tell: {silent}." if silent else verdict(partial, full, beyond)
+        yield Answer(said, f"{sentence} (n = {users:,} users, {seeds} seed{'s' * (seeds > 1)}).")
 
 
 def verdict(partial: pd.Series, full: pd.Series, beyond: pd.Series) -> str:

@@ -114,7 +114,8 @@ def rank(
             if column == 0:
                 last[index] = _rank_of(scores, own[0].to(device)).cpu()
                 second = _rank_of(scores, own[1].to(device))
-                last_but_one[index] = np.where(history > 1, second.cpu().numpy(), NO_RANK)
+                # What the model reads counts, not what lies before it.
+                last_but_one[index] = np.where(np.minimum(history, model.input_length) > 1, second.cpu().numpy(), NO_RANK)
             if filter_seen:
                 _remove_seen(scores, cases, index)
             target[index, column] = torch.where(length > offsets[column], _rank_of(scores, wanted), NO_RANK).cpu()
@@ -145,6 +146,8 @@ def recommend(
     """
     if count < 1:
         raise InputError(f"count: {count!r} must be at least 1")
+    if not len(histories):
+        raise InputError("histories: there is none to rank items for")
     for number, history in enumerate(histories):
         if not _are_codes(history, model.items):
             raise InputError(

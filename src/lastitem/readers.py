@@ -43,6 +43,7 @@ _QUOTED_EXAMPLES = 5
 _BLOCK = 8 << 20
 _LINES = 1 << 17
 _ROWS = 1 << 20
+_SAMPLED_LINES = 100  # among which a first row is looked for
 # A separator of several characters is replaced by the unit separator of ASCII before the text is parsed.
 _UNIT_SEPARATOR = "\x1f"
 # A byte that is no text in the file's encoding becomes a character for private use, so that only the value it stands in is lost.
@@ -107,7 +108,7 @@ def read_batches(path: str | Path, form: Mapping[str, Any], bad: BadRows) -> Ite
         false), and optionally ``format`` (one of :data:`FORMATS`; else told by the content), ``member`` (the file
         inside a zip archive), ``encoding`` (default UTF-8) and, for delimited text, ``separator`` (default: whichever
         of :data:`SEPARATORS` makes the header hold the columns), ``header`` (default true), ``quotes`` (default: true
-        for a separator of one character). Rows without any of the columns' values are blank and left out.
+        for a separator of one character). Blank lines are left out.
     bad : is told of rows that cannot be taken apart.
 
     Raises
@@ -268,8 +269,8 @@ def _shown(text: str) -> str:
 class _QuotesFollowed(io.RawIOBase):
     """Hands text on to pyarrow and finds the line breaks inside of quoted values, which end a line but no row.
 
-    Where a value of several lines has text behind its closing quote, its quote was never closed; it was the next quoted
-    value that closed it. The rows in between are lost.
+    Where a value of several lines has text behind its closing quote, or a line inside of it is a row by its looks (``row``), its quote
+    was never closed; it was the next quoted value that closed it. The rows in between are lost.
 
     Attributes
     ----------
@@ -277,16 +278,19 @@ class _QuotesFollowed(io.RawIOBase):
     lost : of each value whose quote is never closed: the line it begins in, its row's beginning, the number of lost lines.
     """
 
-    def __init__(self, source: IO[bytes], separator: str, first_line: int) -> None:
+    def __init__(self, source: IO[bytes], separator: str, first_line: int, row: re.Pattern[bytes] | None) -> None:
         ends = separator.encode() + b"\r\n"
         self._value = re.compile(rb'(?<=[%b])"((?:[^"]++|"")*+)("[^%b]?)?' % (re.escape(ends), re.escape(ends)))
         self._beside_quotes = np.isin(np.arange(256), list(ends + b'"'))
-        self._source = source
+        self._source, self._separator, self._like_a_row = source, separator.encode(), row
+        # Text in which a separator is nothing unusual ends a value as a row would; only commas and semicolons are that usual.
+        self._ends_like_a_row = separator not in ",;"
         self._before, self._waiting = b"\n", b""
         self._first_line = self._line = first_line
         self._row = 0
-        # A value that is still open, as in ``lost``.
-        self._open: tuple[int, str, int] | None = None
+        # A value that is still open, as in ``lost``, and whether a row was seen inside; its last line so far, unless that is its first.
+        self._open: tuple[int, str, int, bool] | None = None
+        self._begun: bytes | None = None
         # pyarrow reads ahead in a thread of its own.
         self._new_breaks: deque[NDArray[np.int64]] = deque()
         self._breaks, self._forgotten = np.zeros(0, dtype=np.int64), 0
@@ -311,7 +315,7 @@ class _QuotesFollowed(io.RawIOBase):
             self._line += text.count(b"\n")
         self._before = text[-1:] or self._before
         if not block and self._open:
-            line, beginning, breaks = self._open
+            line, beginning, breaks, _ = self._open
             breaks -= self._before == b"\n"
             self.lost += [(line, beginning, breaks)] if breaks else []
             self._open = None
@@ -332,35 +336,68 @@ class _QuotesFollowed(io.RawIOBase):
         codes = np.frombuffer(text, dtype=np.uint8)
         quotes, breaks = np.flatnonzero(codes == ord('"')), start + np.flatnonzero(codes[start:] == ord("\n"))
 
-        def value(begin: int, end: int) -> tuple[int, str, int]:
+        def value(begin: int, end: int) -> tuple[int, str, int, bool]:
             first, last = np.searchsorted(breaks, (begin, end)).tolist()
+            has_row = any(begin <= place < end for place in rows)
             if self._open and begin == start:
-                return (*self._open[:2], self._open[2] + last - first)
+                return (*self._open[:2], self._open[2] + last - first, self._open[3] or has_row)
             row = text.rfind(b"\n", 0, begin) + 1
-            return self._line + first, text[row : row + 200].decode("utf-8", "ignore"), last - first
+            return self._line + first, text[row : row + 200].decode("utf-8", "ignore"), last - first, has_row
 
         still_open = None
         opening, closing = quotes[::2], quotes[1::2]
         behind = closing[closing + 1 < len(codes)] + 1
-        if self._beside_quotes[codes[opening - 1]].all() and self._beside_quotes[codes[behind]].all():
+        regular = bool(self._beside_quotes[codes[opening - 1]].all() and self._beside_quotes[codes[behind]].all())
+        if regular:
             # Every quote opens, closes or doubles: inside of a value is what an odd number of them precedes.
             inside = np.searchsorted(quotes, breaks) % 2 == 1
+            rows = self._rows_inside(text, start, breaks, inside)
+        holds_rows = self._open is not None and self._open[3]
+        if regular and not rows and not holds_rows:
             if len(quotes) % 2:
                 still_open = value(int(opening[codes[opening - 1] != ord('"')][-1]) + 1, len(text))
         else:
             values = list(self._value.finditer(text))
             begins, ends = [found.start(1) for found in values], [found.end(1) for found in values]
             inside = np.searchsorted(begins, breaks, "right") > np.searchsorted(ends, breaks, "right")
+            rows = self._rows_inside(text, start, breaks, inside)
             for found in values:
                 if found[2] is None:
                     still_open = value(*found.span(1))
-                elif found[2] != b'"' and (b"\n" in found[1] or self._open):
-                    broken = value(*found.span(1))
-                    self.lost += [broken] if broken[2] else []
+                elif (b"\n" in found[1] or self._open) and (found[2] != b'"' or rows or holds_rows):
+                    line, beginning, lost, has_row = value(*found.span(1))
+                    self.lost += [(line, beginning, lost)] if lost and (has_row or found[2] != b'"') else []
+        self._begun = self._beginning(text, start) if still_open else None
         self._open = still_open
         self._new_breaks.append(self._row + np.cumsum(~inside)[inside])
         self._row += int(np.count_nonzero(~inside))
         self._line += len(breaks)
+
+    def _rows_inside(self, text: bytes, start: int, breaks: NDArray[np.int64], inside: NDArray[np.bool_]) -> list[int]:
+        """Where in ``text`` lines that look like rows begin inside of values."""
+        if self._like_a_row is None:
+            return []
+        found = []
+        for end in np.flatnonzero(np.append(self._begun is not None, inside[:-1])).tolist() if len(breaks) else ():
+            place = start if end == 0 else int(breaks[end - 1]) + 1
+            line = text[place : breaks[end]]
+            if end == 0 and self._begun is not None:
+                line = self._begun + line
+            if not inside[end]:
+                # Its last line holds the closing quote; what stands before it is the value's.
+                if not self._ends_like_a_row or line.find(self._separator) >= line.find(b'"'):
+                    continue
+                line = line.replace(b'"', b"", 1)
+            if self._like_a_row.fullmatch(line):
+                found.append(place if end == 0 else place - 1)
+        return found
+
+    def _beginning(self, text: bytes, start: int) -> bytes | None:
+        """What there is of the last line of a value that is open at the end of ``text``; None if it is the value's first."""
+        begin = text.rfind(b"\n", start) + 1
+        if begin and text.count(b'"', begin) == 0:
+            return text[begin:]
+        return self._begun + text[start:] if not begin and self._begun is not None else None
 
 
 def _delimited(path: Path, stream: io.BufferedReader, form: Mapping[str, Any], bad: BadRows) -> Iterator[Batch]:
@@ -376,7 +413,7 @@ def _delimited(path: Path, stream: io.BufferedReader, form: Mapping[str, Any], b
     positions = {role: names.index(column) if header else column for role, column in form["columns"].items()}
     if not start.peek(1):
         return
-    followed = _QuotesFollowed(start, separator, 1 + header)
+    followed = _QuotesFollowed(start, separator, 1 + header, _like_a_row(start.peek(1), separator, len(names), positions))
     # Appended to by pyarrow, which may parse ahead in a thread of its own.
     skipped: deque[tuple[int, str]] = deque()
 
@@ -413,7 +450,7 @@ def _delimited(path: Path, stream: io.BufferedReader, form: Mapping[str, Any], b
             strings_can_be_null=False,
         ),
     )
-    next_row = 0
+    next_row, empty = 0, list[NDArray[np.int64]]()
     for found in reader:
         rows = np.arange(next_row, next_row + found.num_rows)
         if missing := [row for row, _ in list(skipped)]:
@@ -428,12 +465,48 @@ def _delimited(path: Path, stream: io.BufferedReader, form: Mapping[str, Any], b
             reasons[_UNREADABLE] = f"{{role}} is not {encoding.upper()}"
         if followed.has_quotes:
             reasons["\n"] = "line break inside the {role}"
-        yield _text_batch(columns, followed.lines(rows), reasons, bad)
+        yield _text_batch(columns, followed.lines(rows), reasons, bad, empty)
         tell_skipped(next_row)
         followed.forget(next_row)
     tell_skipped(np.inf)
     for line, row, lost in followed.lost:
         bad.add("inside a quote that is never closed", [line], [written(row)], count=lost)
+    if empty:
+        _add_what_is_not_blank(path, form, np.concatenate(empty), bad)
+
+
+def _add_what_is_not_blank(path: Path, form: Mapping[str, Any], lines: NDArray[np.int64], bad: BadRows) -> None:
+    """Count those of these lines that are not blank, but hold no user, item and time; it takes another pass through the file."""
+    found, texts = list[int](), list[str]()
+    with ExitStack() as stack:
+        stream = _unpacked(path, stack.enter_context(path.open("rb", buffering=1 << 20)), form.get("member"), stack)
+        text = enumerate(io.BufferedReader(_Transcoded(stream, form.get("encoding", "utf-8")), _BLOCK), 1)
+        for wanted in lines.tolist():
+            line = next(line for number, line in text if number == wanted).strip()
+            if line:
+                found.append(wanted)
+                texts += [_shown(line.decode("utf-8"))] if len(texts) < _QUOTED_EXAMPLES else []
+    bad.add("no user, item and time", found, texts)
+
+
+def _like_a_row(sample: bytes, separator: str, fields: int, positions: Mapping[str, int]) -> re.Pattern[bytes] | None:
+    """A pattern of lines without quotes that are rows by their looks: as many fields, ids, a time written like that of the first row.
+
+    None if there is no such row at the beginning of the file.
+    """
+    between = separator.encode()
+    for line in sample.split(b"\n", _SAMPLED_LINES)[:_SAMPLED_LINES]:
+        values = line.replace(b'"', b"").rstrip(b"\r").split(between)
+        if len(values) != fields or not re.search(rb"[0-9]", time := values[positions["timestamp"]]):
+            continue
+        parts = re.findall(rb"[0-9]+|[A-Za-z]+|[^0-9A-Za-z]+", time)
+        shape = b"".join(b"[0-9]+" if part.isdigit() else b"[A-Za-z]+" if part.isalpha() else re.escape(part) for part in parts)
+        patterns = [b'[^"%b\r]*' % re.escape(between)] * fields
+        for role in ("user", "item"):
+            patterns[positions[role]] = b'[^"%b\r]+' % re.escape(between)
+        patterns[positions["timestamp"]] = shape
+        return re.compile(re.escape(between).join(patterns) + b"\r?")
+    return None
 
 
 def _columns(
@@ -468,11 +541,15 @@ def _columns(
     raise InputError(f"{path}: no column {column!r} for {role}; found, with the separator {most!r}: {found}")
 
 
-def _text_batch(columns: Mapping[str, pa.Array], lines: NDArray[np.int64], reasons: Mapping[str, str], bad: BadRows) -> Batch:
-    """Drop rows that hold nothing, which blank lines are, and rows in which an id or time matches a pattern of ``reasons``."""
+def _text_batch(
+    columns: Mapping[str, pa.Array], lines: NDArray[np.int64], reasons: Mapping[str, str], bad: BadRows, empty: list[NDArray[np.int64]]
+) -> Batch:
+    """Drop rows that hold nothing, whose lines go into ``empty``, and rows in which an id or time matches a pattern of ``reasons``."""
     drop = np.ones(len(lines), dtype=bool)
     for column in columns.values():
         drop &= pc.equal(column, "").to_numpy(zero_copy_only=False)
+    if drop.any():
+        empty.append(lines[drop])
     for pattern, reason in reasons.items():
         for role, column in columns.items():
             found = pc.match_substring_regex(column, pattern).to_numpy(zero_copy_only=False) & ~drop
@@ -537,7 +614,8 @@ def _records(
         first += len(chunk)
         if lines and unseen:
             role, column = next((role, column) for role, column in columns.items() if column in unseen)
-            raise InputError(f"{path}: no record has {column!r} for {role}; found: {', '.join(sorted(found_keys)[:40])}")
+            none = f"none of the first {first - 1:,} lines has" if len(chunk) == _LINES else "no record has"
+            raise InputError(f"{path}: {none} {column!r} for {role}; found: {', '.join(sorted(found_keys)[:40])}")
         yield Batch({role: pa.array(value, pa.string()) for role, value in values.items()}, np.array(lines, dtype=np.int64), 0)
 
 

@@ -64,4 +64,4 @@ def choose_scale(hit_rate: Mapping[float, float], recovered: Mapping[float, floa
 
 def best_scale(value: Mapping[float, float], among: Sequence[float] | None = None) -> float:
     """The λ with the largest value; of equals the one nearest 1, then the smaller."""
-    return min(value if among is None else among, key=lambda scale: (-value[scale], abs(scale - 1.0), scale))
+    return min(value if among is None else among, key=lambda scale: (-value[scale], round(abs(scale - 1.0), 9), scale))

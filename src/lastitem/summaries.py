@@ -133,8 +133,9 @@ def last_item_hit_rates(ranks: pd.DataFrame, cutoff: int, bootstrap: Bootstrap, 
 def shuffle_effects(shuffled: pd.DataFrame, metric: str, cutoff: int, bootstrap: Bootstrap) -> pd.DataFrame:
     """The metric under each order, its relative change against the ordered input, and the share of unchanged inputs.
 
-    Conditions: ``order`` and ``measure`` (``value``; ``change_percent``, paired over users; ``unchanged_percent``; and for the order
-    ``full`` ``beyond_partial_percent``, what it changes more than ``partial`` does: what comes of which item is last).
+    Conditions: ``order`` and ``measure`` (``value``; ``change_percent``, paired over users; ``unchanged_percent``, the share of inputs that
+    are as they were; ``hit_percent``, the share of cases that are hit as they were or shuffled, of which a change can come; and for the
+    order ``full`` ``beyond_partial_percent``, what it changes more than ``partial`` does: what comes of which item is last).
     """
     paired = against_ordered(shuffled, metric, cutoff)
     ones = np.ones(len(paired))
@@ -143,6 +144,7 @@ def shuffle_effects(shuffled: pd.DataFrame, metric: str, cutoff: int, bootstrap:
         measured(paired, paired["metric_value"], ones, ["order"], measure="value"),
         measured(paired, paired["metric_value"], paired["metric_value_ordered"], ["order"], measure="change_percent"),
         measured(paired, paired["unchanged"], ones, ["order"], measure="unchanged_percent"),
+        measured(paired, (paired[["metric_value", "metric_value_ordered"]] > 0).any(axis=1), ones, ["order"], measure="hit_percent"),
         measured(full, full["metric_value"] - full["metric_value_partial"], full["metric_value_ordered"], ["order"], measure=BEYOND),
     ]
     # Relative changes keep the users whose ordered value is zero: they may gain from the shuffle.
@@ -151,11 +153,11 @@ def shuffle_effects(shuffled: pd.DataFrame, metric: str, cutoff: int, bootstrap:
 
 
 def count_everyone(summary: pd.DataFrame, rows: pd.Series, measure: str, conditions: Sequence[str]) -> pd.DataFrame:
-    """The summary with users and cases of another measure in some rows: those of a change are all, not those with something to lose."""
+    """The summary with the counts of another measure in some rows: those of a change are all, not those with something to lose."""
     keys = [*STUDY_COLUMNS, *conditions]
-    everyone = summary[summary["measure"] == measure].set_index(keys)[["users", "cases"]]
+    everyone = summary[summary["measure"] == measure].set_index(keys)[["users", "cases", "seeds"]]
     counts = everyone.loc[pd.MultiIndex.from_frame(summary.loc[rows, keys])]
-    summary.loc[rows, ["users", "cases"]] = counts.to_numpy()
+    summary.loc[rows, ["users", "cases", "seeds"]] = counts.to_numpy()
     return summary
 
 
@@ -179,7 +181,7 @@ def in_percent(summary: pd.DataFrame) -> pd.DataFrame:
     summary, spread = summary.copy(), ["value", "ci_low", "ci_high"]
     of_percent = summary["measure"].str.endswith(("percent", "%"))
     summary.loc[of_percent, [*spread, "sd_seeds"]] *= 100.0
-    of_change = of_percent & ~summary["measure"].isin(["unchanged_percent", BEYOND])
+    of_change = of_percent & ~summary["measure"].isin(["unchanged_percent", "hit_percent", BEYOND])
     summary.loc[of_change, spread] -= 100.0
     return summary
 

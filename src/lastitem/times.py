@@ -6,6 +6,7 @@ times may then choose a coarser unit. Text without a zone is taken as UTC.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 
@@ -215,6 +216,14 @@ def _from_pattern(column: pa.Array, pattern: str) -> tuple[NDArray[np.int64], ND
     shape = re.sub(r"%.?|\s+|.", expression, pattern)
     if not {"Y", "y"} & set(matched):
         raise InputError(f"`time`: the pattern {pattern!r} holds no year (%Y or %y)")
+    if {"I", "p"} & set(matched) and not {"I", "p"} <= set(matched):
+        raise InputError(f"`time`: the pattern {pattern!r} holds one of %I and %p without the other; %H counts hours to 23")
+    parts = [bool({*part} & set(matched)) for part in ("mbB", "d", "HI", "M", "S", "f")]
+    if any(finer and not coarser for coarser, finer in itertools.pairwise(parts)):
+        raise InputError(
+            f"`time`: the pattern {pattern!r} leaves out a part between those that it holds; they are month (%m, %b, %B), day (%d), "
+            "hour (%H, or %I and %p), minute (%M), second (%S) and its fraction (%f)"
+        )
     found = pc.extract_regex(column, f"^{shape}$")
     part = {letter: pc.struct_field(found, letter) for letter in matched}
 

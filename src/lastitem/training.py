@@ -203,12 +203,15 @@ def _autocast(settings: TrainingSettings, device: torch.device) -> torch.autocas
 @contextmanager
 def _matrix_products(settings: TrainingSettings) -> Iterator[None]:
     """float32 products in TF32 where the device has it, if the settings ask for less than float32; as before at the end."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision(before if settings.precision == "float32" else "high")
+    before, of_cudnn = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    if settings.precision != "float32":
+        torch.set_float32_matmul_precision("high")
+        torch.backends.cudnn.allow_tf32 = True
     try:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+        torch.backends.cudnn.allow_tf32 = of_cudnn
 
 
 def _length_groups(sequences: Sequences, index: NDArray[np.int64], count: int) -> list[NDArray[np.int64]]:

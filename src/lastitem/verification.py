@@ -70,7 +70,9 @@ def not_data(head: bytes, content_type: str = "", whole: bool = False) -> str | 
     if not head:
         return "an empty file"
     start = head.lstrip(b"\xef\xbb\xbf \t\r\n\f").lower()
-    if content_type == "text/html" or re.match(rb"<(!--|(!doctype|html|head|body|title|meta|script)\b)", start):
+    # Some servers say text/html of whatever they serve, a log, too: but that does not begin with a tag, and has more than a line.
+    tag = rb"<|[^\n]*$" if content_type == "text/html" else rb"<(!--|(!doctype|html|head|body|title|meta|script)\b)"
+    if re.match(tag, start):
         return "a web page"
     if start.startswith(b"version https://git-lfs"):
         return "the pointer of a file that Git LFS keeps elsewhere"

@@ -21,8 +21,9 @@ try:
 except InputError as error:
     raise WorkflowError(str(error)) from None
 
-# A profile that means GPUs says so with a resource, which --config does not take the place of as it does of the profile's own `config`.
-if "cuda" in workflow.resource_settings.resources and "device" not in workflow.config_settings.config:
+# A profile that means GPUs says so with the scope of a resource: that is no option anybody gives on the command line, where --config takes the
+# place of the profile's own `config`, and --resources of its `resources`.
+if "cuda" in workflow.resource_settings.overwrite_resource_scopes and "device" not in workflow.config_settings.config:
     raise WorkflowError(
         "device: --config on the command line takes the place of the profile's device=cuda; say both: --config device=cuda …"
         " (device=cpu for a cluster without GPUs)"
@@ -101,7 +102,9 @@ def of_sources(*keys):
 
     def select(wildcards):
         sources = config["registry"][wildcards.dataset]["sources"]
-        return json.dumps({name: {key: source[key] for key in keys if key in source} for name, source in sources.items()})
+        # The order of the sources counts, that of their keys does not.
+        chosen = {name: {key: source[key] for key in keys if key in source} for name, source in sources.items()}
+        return json.dumps({name: json.loads(json.dumps(source, sort_keys=True)) for name, source in chosen.items()})
 
     return select
 
@@ -151,7 +154,7 @@ def model_settings(wildcards):
     settings = config["model_settings"][wildcards.model]
     own = {key: value for key, value in settings.items() if key not in ("architecture", "training", "grid")}
     point = getattr(wildcards, "point", None)
-    return json.dumps(own | (grid_points(wildcards.model)[point] if point else {}))
+    return json.dumps(own | (grid_points(wildcards.model)[point] if point else {}), sort_keys=True)
 
 
 def grid_points(model):
@@ -183,7 +186,7 @@ def choice(wildcards):
 def training_settings(wildcards):
     """JSON: the study's training settings, overridden by the model's own."""
     own = config["model_settings"][wildcards.model].get("training", {})
-    return json.dumps(config["training"] | {"validation_cutoff": config["headline_cutoff"]} | own)
+    return json.dumps({"validation_cutoff": config["headline_cutoff"]} | config["training"] | own, sort_keys=True)
 
 
 def study_settings(wildcards):
@@ -193,4 +196,4 @@ def study_settings(wildcards):
         "registry": {name: stanza for name, stanza in config["registry"].items() if name in config["datasets"]},
         "model_settings": {name: settings for name, settings in config["model_settings"].items() if name in models},
     }
-    return without_password(json.dumps(config | chosen))
+    return without_password(json.dumps(config | chosen, sort_keys=True))
