@@ -512,3 +512,14 @@ def test_the_key_is_made_of_contents_and_values(tmp_path):
         ),
     ]
     assert len({base, *others}) == len(others) + 1
+
+
+def test_the_random_state_is_that_of_the_gpu_that_trains(monkeypatch):
+    """E19: of several GPUs it need not be torch's current one. Without GPUs here, a state is a byte that tells which one was meant."""
+    kept = {}
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: torch.tensor([device.index], dtype=torch.uint8))
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, device: kept.update({device.index: int(state)}))
+    generator, place = torch.Generator(), torch.device("cuda:1")
+    checkpoints._set_random_states(generator, checkpoints._random_states(generator, place), place)
+    assert kept == {1: 1}
+    assert "cuda" not in checkpoints._random_states(generator, torch.device("cpu")), "a state of the CPU does not ask for a GPU"

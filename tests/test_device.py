@@ -64,6 +64,12 @@ def test_what_leaves_no_choice_is_taken_as_it_is(tmp_path, gpus, asked):
     assert not list(tmp_path.glob("*.lock"))
 
 
+def test_float32_is_float32_in_every_library():
+    """cuDNN, which computes GRU4Rec, takes TF32 by itself."""
+    device.configure(argparse.Namespace(device="cpu", threads=1))
+    assert not device.torch.backends.cudnn.allow_tf32 and not device.torch.backends.cuda.matmul.allow_tf32
+
+
 @pytest.mark.skipif(device.torch.cuda.is_available(), reason="this machine has a CUDA device")
 @pytest.mark.parametrize("asked", ["cuda", "cuda:1"])
 def test_a_device_that_is_not_there_is_named(asked):

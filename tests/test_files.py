@@ -268,6 +268,15 @@ def test_a_file_that_the_block_cannot_read_is_not_taken_for_the_one_it_writes(tm
     assert names(tmp_path) == []
 
 
+def test_after_a_failure_without_logs_nobody_waits_for_input():
+    """A submitted job has none, and its standard input may stay open."""
+    command = [sys.executable, "-c", "from lastitem.errors import after_failure; print(after_failure([]))"]
+    with subprocess.Popen(["sleep", "60"], stdout=subprocess.PIPE) as silent:
+        done = subprocess.run(command, stdin=silent.stdout, env={**os.environ, "PYTHONPATH": str(SOURCE)}, capture_output=True, timeout=30)
+        silent.kill()
+    assert done.stdout.startswith(b"Run the same command again")
+
+
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 def test_a_lack_of_memory_is_said_in_one_line(library):
     command = [sys.executable, "-c", ALLOCATE, library]

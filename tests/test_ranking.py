@@ -411,5 +411,7 @@ class TestRecommendations:
         model = build("sasrec", 30, {"hidden_size": 8, "maximum_length": 6})
         with pytest.raises(InputError, match="count: 0 must be at least 1"):
             recommend(model, [[1, 2]], 0)
+        with pytest.raises(InputError, match="histories: there is none"):
+            recommend(model, [], 5)
         with pytest.raises(InputError, match="residual_scale"):
             rank(model, random_cases(np.random.default_rng(2), 30, count=2, longest=9)[0], filter_seen=False, residual_scale=scale)

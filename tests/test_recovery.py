@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import rescale as script
+from lastitem.errors import InputError
 from lastitem.models.registry import build, save
 from lastitem.ranking import rank
 from lastitem.recovery import READOUT_OFFSETS, best_scale, choose_scale, hits, recoverable, recovery
@@ -154,6 +155,7 @@ def test_a_model_that_hits_nothing_is_no_obstacle():
 def test_best_scale():
     assert best_scale({0.0: 0.3, 0.5: 0.3, 0.9: 0.1}) == 0.5
     assert best_scale({0.0: 0.3, 0.5: 0.2, 0.9: 0.1}, among=[0.5, 0.9]) == 0.5
+    assert best_scale({0.6: 0.5, 1.4: 0.5}) == 0.6, "as near 1, though not in binary"
 
 
 # The script
@@ -193,6 +195,11 @@ def run_script(folder, architecture="sasrec", filter_seen="false", scales=SCALES
     arguments = [str(part) for name, value in values.items() for part in (f"--{name}", value)]
     script.main([*arguments, "--scales", *scales])
     return model, read_run_tables([folder / "rescale.parquet"]), read_run_tables([folder / "rescale_mixing.parquet"])
+
+
+def test_a_grid_without_the_model_as_trained_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"--scales 0\.0 0\.5: must hold 1"):
+        run_script(tmp_path, scales=("0.0", "0.5"))
 
 
 @pytest.mark.parametrize("filter_seen", ["true", "false"])

@@ -43,12 +43,13 @@ def test_the_state_of_a_job_is_one_of_three_words(tmp_path: Path, scontrol: str,
 
 
 def test_a_profile_for_gpus_never_falls_back_to_the_cpu_unsaid(tmp_path: Path):
-    """--config takes the place of the profile's device=cuda; who says nothing of the device is asked."""
+    """--config takes the place of the profile's device=cuda, --resources of its resources; who says nothing of the device is asked."""
     project = copy_project(tmp_path / "project")
     plan = ("-n", "results/tiny/loo/sasrec/seed=3/model.json", "--workflow-profile", "profiles/gpu")
     assert "--device cuda" in snakemake(project, *plan, "-p").stdout
-    refused = snakemake(project, *plan, "--config", "shuffle_repeats=3")
-    assert refused.returncode != 0 and "say both: --config device=cuda" in refused.stdout
+    for more in ((), ("--resources", "gpu=4")):
+        refused = snakemake(project, *plan, *more, "--config", "shuffle_repeats=3")
+        assert refused.returncode != 0 and "say both: --config device=cuda" in refused.stdout
     for device in ("cuda", "cpu"):
         assert f"--device {device}" in snakemake(project, *plan, "-p", "--config", "shuffle_repeats=3", f"device={device}").stdout
 

@@ -123,6 +123,33 @@ def test_settings_without_influence_rerun_nothing(finished: Path):
         assert planned == {"page": 1, "all": 1}, "the page shows the settings"
 
 
+def test_saying_the_same_in_another_way_reruns_nothing(changed: Path):
+    """Another order of keys, a setting that is the default's, and a release: what is computed is the same."""
+    assert set(planned_rules(snakemake(changed, "-n", "all", "--config", "training={patience: 10}").stdout)) <= {"page", "all"}
+    for name, old, new in (
+        ("config.yaml", "sasrec: { architecture: sasrec, block_order: post, hidden_size: 64, blocks: 2, heads: 2,",
+         "sasrec: { heads: 2, blocks: 2, architecture: sasrec, block_order: post, hidden_size: 64,"),
+        ("src/lastitem/__init__.py", '__version__ = "', '__version__ = "9.'),
+    ):  # fmt: skip
+        text = (changed / name).read_text(encoding="utf-8")
+        assert old in text
+        (changed / name).write_text(text.replace(old, new), encoding="utf-8")
+    assert set(planned_rules(snakemake(changed, "-n", "all").stdout)) <= {"page", "all"}
+
+
+def test_what_a_study_is_for_is_made_again_when_it_has_gone(changed: Path):
+    run = changed / "results/tiny/loo/sasrec/seed=3"
+    for name, rule in (("recommendations.parquet", "evaluate"), ("model.safetensors", "train")):
+        (run / name).rename(run / "away")
+        assert planned_rules(snakemake(changed, "-n", "all").stdout)[rule] == 1
+        (run / "away").rename(run / name)
+
+
+def test_the_cutoff_of_the_validation_may_be_set_for_all_models(finished: Path):
+    said = snakemake(finished, "-n", "-p", "results/fig1.pdf", "--config", "training={validation_cutoff: 5}").stdout
+    assert '"validation_cutoff": 5' in said and '"validation_cutoff": 10' not in said
+
+
 @pytest.mark.parametrize(
     ("config", "told"),
     [
@@ -130,6 +157,7 @@ def test_settings_without_influence_rerun_nothing(finished: Path):
         ("p_core: -1", ["p_core", "-1", "at least 1"]),
         ("datasets: [ml-10k]", ["datasets", "'ml-10k'", "did you mean 'ml-100k'", "allowed: ml-100k"]),
         ("registry: {mine: {path: data/mine/raw, columns: {user: u, item: i, timestamp: t}}}", ["data/mine/raw", "pipeline itself writes"]),
+        ("registry: {ml-1m: {path: a.csv}}", ["a dataset of this name has sources already", "take another name for yours"]),
         ("registry: {mine: {path: a.csv, seperator: ';'}}", ["'seperator'", "did you mean 'separator'", "'columns' is missing"]),
         ("device: ${calc:__import__('os').system('touch pwned')}", ["device", "pwned", "must match"]),
     ],
