@@ -145,8 +145,9 @@ def test_what_a_study_is_for_is_made_again_when_it_has_gone(changed: Path):
         (run / "away").rename(run / name)
 
 
-def test_the_cutoff_of_the_validation_may_be_set_for_all_models(finished: Path):
-    said = snakemake(finished, "-n", "-p", "results/fig1.pdf", "--config", "training={validation_cutoff: 5}").stdout
+def test_the_cutoff_of_the_validation_may_be_set_for_all_models(tmp_path: Path):
+    fresh = copy_project(tmp_path / "fresh")
+    said = snakemake(fresh, "-n", "-p", "results/fig1.pdf", "--config", "training={validation_cutoff: 5}").stdout
     assert '"validation_cutoff": 5' in said and '"validation_cutoff": 10' not in said
 
 
