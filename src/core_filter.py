@@ -38,7 +38,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         log = read_interactions(arguments.log, arguments.sources[source]["form"])
     except InputError as error:
         form = f"registry.{arguments.dataset}.sources.{source}.form"
-        remedy = f"How the file is read stands in the config under {form}; if it is not the log at all, delete {Path(arguments.log).parent}"
+        remedy = (
+            f"How the file is read stands in the config under registry.{arguments.dataset} (under {form}, where it lists sources); if it is"
+            f" not the log at all, delete {Path(arguments.log).parent}"
+        )
         raise InputError(f"{where}: {error}\n{remedy}") from None
     try:
         core = core_filter(log, minimum_events=arguments.minimum_events, ties=arguments.ties, seed=arguments.seed)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -57,7 +58,10 @@ def main(argv: Sequence[str] | None = None) -> None:
             last_note = time.monotonic()
             names = ", ".join(str(process.pid) for process in working)
             print(f"waiting for another run in this folder (process {names}); Ctrl-C to give up", flush=True)
-        time.sleep(SECONDS_BETWEEN_LOOKS)
+        try:
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+        except KeyboardInterrupt:
+            sys.exit("given up; the other run goes on")
     locks = folder / ".snakemake" / "locks"
     if locks.is_dir() and any(locks.iterdir()):
         print("clearing the lock of a run that was killed")

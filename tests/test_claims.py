@@ -159,6 +159,12 @@ def test_a_shuffle_that_changes_nothing_or_few_hits_says_nothing(changed, holds,
     assert (found["holds"] == holds).all() and found["evidence"].str.endswith(f"; {reason}").all()
 
 
+def test_a_shuffle_without_any_effect_does_not_lower():
+    effects = study()["effects"]
+    effects.loc[effects["measure"] == "change_percent", ["value", "ci_low", "ci_high"]] = 0.0
+    assert verdicts(effects=effects).loc[["last item only", "order matters"], "holds"].tolist() == ["yes", "no"]
+
+
 def test_few_users_decide_nothing():
     found = verdicts_of({name: table.assign(users=9) for name, table in study(hit=100.0).items()})
     assert (found["holds"] == "undecided").all()

@@ -136,7 +136,7 @@ def _of_shuffles(effects: pd.DataFrame) -> Iterator[tuple[str, Finding]]:
         if order == "partial":
             holds, fails = is_small(row), row["ci_high"] < -SMALL_CHANGE_PERCENT or row["ci_low"] > SMALL_CHANGE_PERCENT
         else:
-            holds, fails = row["ci_high"] < 0, row["ci_low"] > 0
+            holds, fails = row["ci_high"] < 0, row["ci_low"] >= 0
         yield name, _finding(holds, percent(row), row, fails)
 
 

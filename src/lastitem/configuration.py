@@ -161,8 +161,9 @@ def _explain(error: jsonschema.ValidationError) -> Iterable[str]:
             yield f"{place}: unknown key {key!r} (its value: {value[key]!r}){_suggest(key, known)}; allowed: {', '.join(known)}"
             if key in ("path", "url", "columns") and isinstance(value.get("sources"), Mapping):
                 yield (
-                    f"{place}: a dataset of this name has sources already ({', '.join(value['sources'])}); take another name for yours, or "
-                    "add your file as one more of them: sources: {own: {path: …, form: {columns: …}}}"
+                    f"{place}: the keys of one file stand here, or `sources`, and this dataset has sources already ("
+                    f"{', '.join(value['sources'])}); take another name for yours, or add your file as one more of them: "
+                    "sources: {mine: {path: …, form: {columns: …}}}"
                 )
     elif error.validator == "required":
         for key in allowed:

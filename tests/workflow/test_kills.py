@@ -139,6 +139,10 @@ def test_two_runs_at_once(finished: Path, tmp_path: Path):
         command = ["python", "-u", "src/wait_for_lock.py"]
         waiting = subprocess.Popen(command, cwd=project, env=environment(), text=True, stdout=subprocess.PIPE)
         assert waiting.stdout is not None and str(first.pid) in waiting.stdout.readline()
+        impatient = subprocess.Popen(command, cwd=project, env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        assert impatient.stdout is not None and "Ctrl-C to give up" in impatient.stdout.readline()
+        impatient.send_signal(signal.SIGINT)
+        assert impatient.communicate(timeout=60)[0] == "given up; the other run goes on\n" and impatient.returncode == 1
         assert waiting.poll() is None
     finally:
         os.killpg(first.pid, signal.SIGKILL)

@@ -145,6 +145,12 @@ def test_what_a_study_is_for_is_made_again_when_it_has_gone(changed: Path):
         (run / "away").rename(run / name)
 
 
+def test_a_tie_order_study_that_is_not_there_is_not_begun(finished: Path):
+    """Asked for by name, it stops before Snakemake deletes what lies there of another study."""
+    done = snakemake(finished, "-n", "results/table5.csv", "results/fig7.pdf")
+    assert done.returncode != 0 and "this study has no tie-order study: name its logs" in done.stdout
+
+
 def test_the_cutoff_of_the_validation_may_be_set_for_all_models(tmp_path: Path):
     fresh = copy_project(tmp_path / "fresh")
     said = snakemake(fresh, "-n", "-p", "results/fig1.pdf", "--config", "training={validation_cutoff: 5}").stdout
@@ -158,7 +164,7 @@ def test_the_cutoff_of_the_validation_may_be_set_for_all_models(tmp_path: Path):
         ("p_core: -1", ["p_core", "-1", "at least 1"]),
         ("datasets: [ml-10k]", ["datasets", "'ml-10k'", "did you mean 'ml-100k'", "allowed: ml-100k"]),
         ("registry: {mine: {path: data/mine/raw, columns: {user: u, item: i, timestamp: t}}}", ["data/mine/raw", "pipeline itself writes"]),
-        ("registry: {ml-1m: {path: a.csv}}", ["a dataset of this name has sources already", "take another name for yours"]),
+        ("registry: {ml-1m: {path: a.csv}}", ["this dataset has sources already", "take another name for yours"]),
         ("registry: {mine: {path: a.csv, seperator: ';'}}", ["'seperator'", "did you mean 'separator'", "'columns' is missing"]),
         ("device: ${calc:__import__('os').system('touch pwned')}", ["device", "pwned", "must match"]),
     ],

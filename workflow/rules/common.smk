@@ -79,8 +79,16 @@ def runs(path, models=None):
 
 
 def tie_runs(path):
-    """One file of every run of the tie-order study."""
-    return [f"{RUN}/{path}".format(**run) for run in tie_order_runs(config)]
+    """One file of every run of the tie-order study; asked for where there is none, an error before any job."""
+
+    def files(wildcards):
+        if not TIE_ORDER:
+            raise WorkflowError(
+                "table5, fig7: this study has no tie-order study: name its logs, splits and models under tie_order in the config"
+            )
+        return [f"{RUN}/{path}".format(**run) for run in tie_order_runs(config)]
+
+    return files
 
 
 #: The datasets of the tie-order study, one for each order.
