@@ -20,6 +20,7 @@ import tempfile
 import warnings
 import zipfile
 import zlib
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -338,7 +339,7 @@ class _QuotesFollowed(io.RawIOBase):
 
         def value(begin: int, end: int) -> tuple[int, str, int, bool]:
             first, last = np.searchsorted(breaks, (begin, end)).tolist()
-            has_row = any(begin <= place < end for place in rows)
+            has_row = bisect_left(rows, begin) < bisect_left(rows, end)
             if self._open and begin == start:
                 return (*self._open[:2], self._open[2] + last - first, self._open[3] or has_row)
             row = text.rfind(b"\n", 0, begin) + 1
