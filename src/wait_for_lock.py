@@ -24,7 +24,9 @@ SECONDS_BETWEEN_NOTES = 60
 def workers(folder: Path) -> list[psutil.Process]:
     """Processes other than this one and its parents that run Snakemake, or a script of this workflow, in ``folder``."""
     own = {psutil.Process().pid, *(parent.pid for parent in psutil.Process().parents())}
-    scripts = tuple(f"{Path(__file__).parent.name}/{script.name}" for script in Path(__file__).parent.glob("*.py"))
+    here = Path(__file__)
+    # Not this one: of two that wait, each would wait for the other.
+    scripts = tuple(f"{here.parent.name}/{script.name}" for script in here.parent.glob("*.py") if script.name != here.name)
     found = []
     for process in psutil.process_iter():
         try:

@@ -128,7 +128,7 @@ def test_two_runs_at_once(finished: Path, tmp_path: Path):
     """H7: the second Snakemake says that the folder is locked; `make results` would wait for the first one instead."""
     project = copy_finished(finished, tmp_path / "busy")
     first = start_endless_training(project)
-    waiting = None
+    waiting = []
     try:
         deadline = time.monotonic() + 300
         while not list(project.glob(".snakemake/locks/*")):
@@ -137,18 +137,21 @@ def test_two_runs_at_once(finished: Path, tmp_path: Path):
         second = snakemake(project, "all")
         assert second.returncode != 0 and "lock" in second.stdout.lower()
         command = ["python", "-u", "src/wait_for_lock.py"]
-        waiting = subprocess.Popen(command, cwd=project, env=environment(), text=True, stdout=subprocess.PIPE)
-        assert waiting.stdout is not None and str(first.pid) in waiting.stdout.readline()
-        impatient = subprocess.Popen(command, cwd=project, env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        for _ in range(2):
+            # Neither waits for the other.
+            waiting.append(subprocess.Popen(command, cwd=project, env=environment(), text=True, stdout=subprocess.PIPE))
+            assert waiting[-1].stdout is not None and str(first.pid) in waiting[-1].stdout.readline()
+        # Where the tests run in the background, SIGINT is ignored, and what they start would inherit that.
+        pressed = ["env", "--default-signal=INT", *command]
+        impatient = subprocess.Popen(pressed, cwd=project, env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         assert impatient.stdout is not None and "Ctrl-C to give up" in impatient.stdout.readline()
         impatient.send_signal(signal.SIGINT)
         assert impatient.communicate(timeout=60)[0] == "given up; the other run goes on\n" and impatient.returncode == 1
-        assert waiting.poll() is None
+        assert all(one.poll() is None for one in waiting)
     finally:
         os.killpg(first.pid, signal.SIGKILL)
         first.wait()
-        if waiting is not None:
-            assert waiting.wait(timeout=60) == 0
+        assert all(one.wait(timeout=60) == 0 for one in waiting)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a small disk can be mounted by root alone")
