@@ -15,7 +15,7 @@ import psutil
 import pytest
 import yaml
 
-from ..workflow.conftest import copy_project, digests, environment, finished
+from ..workflow.conftest import HEEDS_INTERRUPTS, copy_project, digests, environment, finished
 from .one_node import SITE, one_node, queue, wait_for, why_not, with_gpu
 
 __all__ = ["finished"]
@@ -65,7 +65,7 @@ def project_for(folder: Path, profile: str) -> Path:
 @contextmanager
 def started(project: Path, *arguments: str, option: str = "--workflow-profile") -> Iterator[subprocess.Popen[str]]:
     """The study, or the targets that the arguments name, running; killed at the end of the block if it still does."""
-    command = ["snakemake", option, "profiles/here", *arguments, "--configfile", "tiny.yaml"]
+    command = [*HEEDS_INTERRUPTS, "snakemake", option, "profiles/here", *arguments, "--configfile", "tiny.yaml"]
     with (project / "snakemake.log").open("w") as log:
         process = subprocess.Popen(command, cwd=project, env=environment(), text=True, stdout=log, stderr=subprocess.STDOUT)
         try:

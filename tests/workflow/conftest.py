@@ -67,6 +67,10 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 
 
+#: Before a command that SIGINT is to reach: where tests run in the background, it is ignored, and what they start inherits that.
+HEEDS_INTERRUPTS = ["env", "--default-signal=INT"]
+
+
 def snakemake(project: Path, *arguments: str, configfile: str | None = "tiny.yaml", **keywords: object) -> subprocess.CompletedProcess[str]:
     """Run Snakemake in a project; standard error is folded into standard output."""
     command = ["snakemake", *arguments]

@@ -19,7 +19,7 @@ import numpy as np
 import psutil
 import pytest
 
-from .conftest import copy_finished, copy_project, digests, environment, snakemake
+from .conftest import HEEDS_INTERRUPTS, copy_finished, copy_project, digests, environment, snakemake
 
 ROUNDS = int(os.environ.get("LASTITEM_KILL_ROUNDS", "1"))
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
@@ -52,7 +52,7 @@ def test_a_kill_at_any_moment_loses_nothing(finished: Path, tmp_path: Path, numb
     log = project / "snakemake.log"
     with log.open("w") as stream:
         run = subprocess.Popen(
-            ["snakemake", "all", "--configfile", "tiny.yaml"],
+            [*HEEDS_INTERRUPTS, "snakemake", "all", "--configfile", "tiny.yaml"],
             cwd=project,
             env=environment(),
             start_new_session=True,
@@ -141,8 +141,7 @@ def test_two_runs_at_once(finished: Path, tmp_path: Path):
             # Neither waits for the other.
             waiting.append(subprocess.Popen(command, cwd=project, env=environment(), text=True, stdout=subprocess.PIPE))
             assert waiting[-1].stdout is not None and str(first.pid) in waiting[-1].stdout.readline()
-        # Where the tests run in the background, SIGINT is ignored, and what they start would inherit that.
-        pressed = ["env", "--default-signal=INT", *command]
+        pressed = [*HEEDS_INTERRUPTS, *command]
         impatient = subprocess.Popen(pressed, cwd=project, env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         assert impatient.stdout is not None and "Ctrl-C to give up" in impatient.stdout.readline()
         impatient.send_signal(signal.SIGINT)
