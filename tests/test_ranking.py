@@ -110,7 +110,7 @@ class TestAgainstFullSort:
                 assert np.isnan(found.scores[case, len(order) :]).all()
                 unfiltered = literal.ranking(table[kept[-1]].tolist())
                 assert found.last[case] == literal.rank_in(unfiltered, history[-1])
-                assert found.last_but_one[case] == (literal.rank_in(unfiltered, history[-2]) if len(kept) > 1 else 0)
+                assert found.last_but_one[case] == (literal.rank_in(unfiltered, history[-2]) if len(history) > 1 else 0)
 
     @pytest.mark.parametrize("filter_seen", [False, True])
     @pytest.mark.parametrize("name", sorted(MODELS))

@@ -254,7 +254,7 @@ def decompose(
     ArithmeticError if the parts and the left-out terms miss the model's own output by more than 1e-4 anywhere.
     """
     model.eval()
-    single = np.minimum(cases.length, model.input_length) < 2
+    single = cases.length < 2
     chosen = cases.select(np.flatnonzero(~single))
     shape = (len(chosen), model.attention_blocks, len(PARTS))
     latest, stack = np.zeros(shape, dtype=np.float32), np.full(len(chosen), np.nan, dtype=np.float32)

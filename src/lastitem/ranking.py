@@ -114,8 +114,7 @@ def rank(
             if column == 0:
                 last[index] = _rank_of(scores, own[0].to(device)).cpu()
                 second = _rank_of(scores, own[1].to(device))
-                # What the model reads counts, not what lies before it.
-                last_but_one[index] = np.where(np.minimum(history, model.input_length) > 1, second.cpu().numpy(), NO_RANK)
+                last_but_one[index] = np.where(history > 1, second.cpu().numpy(), NO_RANK)
             if filter_seen:
                 _remove_seen(scores, cases, index)
             target[index, column] = torch.where(length > offsets[column], _rank_of(scores, wanted), NO_RANK).cpu()

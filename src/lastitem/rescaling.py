@@ -70,10 +70,9 @@ def rank_scaled(
     }
     if found.inspected is None:
         return ranks, {}
-    several = np.minimum(cases.length, model.input_length) > 1
-    ratio = found.inspected[several]
+    ratio = found.inspected[cases.length > 1]
     case, layer, part = (place.ravel() for place in np.indices(ratio.shape))
-    ratios = {"user": cases.user[several][case], "layer": layer + 1, "part": np.array(PARTS)[part], "latest": ratio.ravel()}
+    ratios = {"user": cases.user[cases.length > 1][case], "layer": layer + 1, "part": np.array(PARTS)[part], "latest": ratio.ravel()}
     return ranks, {"residual_scale": residual_scale, **ratios}
 
 
