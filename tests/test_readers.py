@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from lastitem import readers
+from lastitem import quotes, readers
 from lastitem.errors import InputError
 from lastitem.interactions import read_interactions
 from lastitem.readers import parse_python_record
@@ -323,7 +323,7 @@ class TestQuotes:
         for _ in range(300):
             text = self.random_text(generator, broken=True)
             rows = literal.csv_rows(text, re.compile(self.LIKE_A_ROW))
-            followed = readers._QuotesFollowed(io.BytesIO(text.encode()), ",", 1, re.compile(self.LIKE_A_ROW.encode()))
+            followed = quotes.QuotesFollowed(io.BytesIO(text.encode()), ",", 1, re.compile(self.LIKE_A_ROW.encode()))
             size = int(generator.integers(1, 30))
             while followed.read(size):
                 pass
