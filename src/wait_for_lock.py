@@ -51,19 +51,25 @@ def _may_be_in(process: psutil.Process, folder: Path) -> bool:
         return True
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Wait, then unlock if a lock is left."""
-    argparse.ArgumentParser(description=__doc__).parse_args(argv)
-    folder, last_note = Path.cwd(), -float(SECONDS_BETWEEN_NOTES)
+def wait(folder: Path) -> None:
+    """Return once nobody works in ``folder``, saying every minute whom it waits for."""
+    last_note = -float(SECONDS_BETWEEN_NOTES)
     while working := workers(folder):
         if time.monotonic() - last_note >= SECONDS_BETWEEN_NOTES:
             last_note = time.monotonic()
             names = ", ".join(str(process.pid) for process in working)
             print(f"waiting for another run in this folder (process {names}); Ctrl-C to give up", flush=True)
-        try:
-            time.sleep(SECONDS_BETWEEN_LOOKS)
-        except KeyboardInterrupt:
-            sys.exit("given up; the other run goes on")
+        time.sleep(SECONDS_BETWEEN_LOOKS)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Wait, then unlock if a lock is left."""
+    argparse.ArgumentParser(description=__doc__).parse_args(argv)
+    folder = Path.cwd()
+    try:
+        wait(folder)
+    except KeyboardInterrupt:
+        sys.exit("given up; the other run goes on")
     locks = folder / ".snakemake" / "locks"
     if locks.is_dir() and any(locks.iterdir()):
         print("clearing the lock of a run that was killed")
