@@ -17,6 +17,7 @@ import psutil
 
 from lastitem.errors import run
 
+LOCKS = ".snakemake/locks"
 SECONDS_BETWEEN_LOOKS = 1
 SECONDS_BETWEEN_NOTES = 60
 
@@ -44,11 +45,11 @@ def workers(folder: Path) -> list[psutil.Process]:
 
 
 def _may_be_in(process: psutil.Process, folder: Path) -> bool:
-    """Whether a process works in a folder; another user's, who does not tell, is taken to do so."""
+    """Whether a process works in a folder; one that does not tell, another user's, is taken to do so if the lock there is that user's."""
     try:
         return Path(process.cwd()) == folder
     except psutil.AccessDenied:
-        return True
+        return process.uids().effective in {lock.stat().st_uid for lock in (folder / LOCKS).glob("*")}
 
 
 def wait(folder: Path) -> None:
@@ -70,8 +71,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         wait(folder)
     except KeyboardInterrupt:
         sys.exit("given up; the other run goes on")
-    locks = folder / ".snakemake" / "locks"
-    if locks.is_dir() and any(locks.iterdir()):
+    if any((folder / LOCKS).glob("*")):
         print("clearing the lock of a run that was killed")
         subprocess.run(["snakemake", "--unlock", "--quiet"], check=True)
 

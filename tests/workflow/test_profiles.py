@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -55,7 +56,7 @@ def test_a_profile_for_gpus_never_falls_back_to_the_cpu_unsaid(tmp_path: Path):
 
 
 def test_a_run_that_does_not_say_where_it_works_may_work_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Another user's Snakemake hides its folder; its lock is not cleared."""
+    """Another user's Snakemake hides its folder; that user's lock is not cleared, and a lock of one's own waits for nobody else."""
     (tmp_path / "snakemake").write_text("import time; time.sleep(60)", encoding="utf-8")
     with subprocess.Popen([sys.executable, tmp_path / "snakemake"], cwd=tmp_path) as process:
         try:
@@ -65,6 +66,12 @@ def test_a_run_that_does_not_say_where_it_works_may_work_here(tmp_path: Path, mo
                 raise psutil.AccessDenied(worker.pid)
 
             monkeypatch.setattr(psutil.Process, "cwd", hidden)
+            lock = tmp_path / "elsewhere" / wait_for_lock.LOCKS / "0.input.lock"
+            assert process.pid not in [worker.pid for worker in wait_for_lock.workers(tmp_path / "elsewhere")]
+            lock.parent.mkdir(parents=True)
+            lock.touch()
             assert process.pid in [worker.pid for worker in wait_for_lock.workers(tmp_path / "elsewhere")]
+            monkeypatch.setattr(psutil.Process, "uids", lambda worker: SimpleNamespace(effective=lock.stat().st_uid + 1))
+            assert process.pid not in [worker.pid for worker in wait_for_lock.workers(tmp_path / "elsewhere")]
         finally:
             process.kill()
