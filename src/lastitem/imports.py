@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from pathlib import Path
 
 
@@ -25,23 +26,26 @@ def imported_modules(script: str | Path) -> list[Path]:
     found: set[Path] = set()
     waiting = [Path(script)]
     while waiting:
-        for name in _imports(waiting.pop()):
-            parts = name.split(".")
-            for depth in range(1, len(parts) + 1):
-                place = root.joinpath(*parts[:depth])
-                for path in (place.with_suffix(".py"), place / "__init__.py"):
-                    if path.is_file() and path not in found and path != own:
-                        found.add(path)
-                        waiting.append(path)
+        for place in _places(waiting.pop().read_text(encoding="utf-8")):
+            for path in (root / f"{place}.py", root / place / "__init__.py"):
+                if path not in found and path != own and path.is_file():
+                    found.add(path)
+                    waiting.append(path)
     return sorted(found)
 
 
-def _imports(path: Path) -> list[str]:
+@functools.cache
+def _places(code: str) -> list[str]:
+    """Where what is imported may lie, packages before what is in them: ``lastitem``, ``lastitem/ranking``, ``lastitem/ranking/rank``.
+
+    Kept, because the workflow, which is read anew in every cluster job, asks for the modules of each script, and most are the same.
+    """
     names = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), filename=str(path))):
+    for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
             # `from lastitem import ranking` imports a module, `from lastitem.ranking import rank` a function of one.
             names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-    return [name for name in names if name.split(".")[0] == "lastitem"]
+    own = [name.split(".") for name in names if name.split(".")[0] == "lastitem"]
+    return list(dict.fromkeys("/".join(parts[:depth]) for parts in own for depth in range(1, len(parts) + 1)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
 #: Resamples × users held at once, as float64.
 _MAXIMUM_WEIGHTS = 8_000_000
@@ -131,7 +131,9 @@ def sign_flip_test(differences: NDArray[np.float64], *, permutations: int, seed:
     for column, values in enumerate(differences.T):
         own = values[values != 0]
         if len(own) and np.ptp(np.abs(own)) == 0:
-            p[column] = stats.binomtest(int((own > 0).sum()), len(own)).pvalue
+            # Twice the binomial distribution function; scipy.stats.binomtest says the same, but takes every table a second to import.
+            fewer = min(int((own > 0).sum()), int((own < 0).sum()))
+            p[column] = min(1.0, 2.0 * special.bdtr(fewer, len(own), 0.5))
         elif len(own):
             # Columns with few users go through all signs, each number of users for itself; 0 stands for many.
             few.setdefault(len(own) if 2 ** len(own) <= permutations + 1 else 0, []).append(column)
