@@ -228,6 +228,20 @@ class TestTies:
         assert found.last.tolist() == [1] * 11
         assert (found.lists == np.arange(1, items + 1)).all()
 
+    @pytest.mark.parametrize("items", [5, 13, 97, 1683])
+    def test_f3_two_items_with_one_vector_tie_wherever_they_stand(self, items):
+        """The second and the last of a catalogue of otherwise different ones: the last follows the second at once, in every list."""
+        torch.manual_seed(0)
+        model = build("gru4rec", items, {"hidden_size": 64, "maximum_length": 12})
+        with torch.no_grad():
+            model.embedding.weight[1:] = torch.randn(items, 64)
+            model.embedding.weight[items] = model.embedding.weight[2]
+        histories = [[item] * length for item in (1, 3, 4) for length in range(1, 12)]
+        found = [rank(model, literal.held_out(histories, [target] * 33), filter_seen=False, list_length=items) for target in (2, items)]
+        assert (found[1].target == found[0].target + 1).all()
+        assert np.array_equal(found[0].lists, found[1].lists) and (np.diff(np.sort(found[0].lists)) == 1).all()
+        assert (np.argmax(found[0].lists == items, axis=1) == np.argmax(found[0].lists == 2, axis=1) + 1).all()
+
 
 class TestSeenFilter:
     @staticmethod

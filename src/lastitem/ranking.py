@@ -95,8 +95,9 @@ def rank(
     lists = np.zeros((count, list_length), dtype=np.int32) if list_length else None
     list_scores = np.full((count, list_length), np.nan, dtype=np.float32) if list_length else None
     inspected: list[tuple[NDArray[np.int64], NDArray[np.float32]]] = []
+    vectors, place = _distinct(model.item_vectors())
     # Items along the rows of memory: the product is faster.
-    vectors = model.item_vectors().to(device).T.contiguous()
+    vectors, place = vectors.to(device).T.contiguous(), None if place is None else place.to(device)
     keywords = {"residual_scale": residual_scale} if model.has_attention else {}
     for index, _, width in tiles(cases, model.input_length, "rank"):
         items, length = pad(cases, index, model.input_length, width)
@@ -108,7 +109,7 @@ def rank(
         wanted = torch.from_numpy(cases.target[index].astype(np.int64)).to(device)
         trace = None if inspect is None else QueryTrace(model.readout(length))
         for column, hidden in enumerate(model.read(items, length, offsets, trace=trace, **keywords)):
-            scores = hidden @ vectors
+            scores = hidden @ vectors if place is None else (hidden @ vectors)[:, place]
             if bool(torch.isnan(scores.amax())):
                 raise InputError("the model gives NaN scores: its weights are damaged or training diverged; train it anew")
             if column == 0:
@@ -128,6 +129,17 @@ def rank(
         for index, values in inspected:
             found.inspected[index] = values
     return found
+
+
+def _distinct(vectors: Tensor) -> tuple[Tensor, Tensor | None]:
+    """The vectors, each once, and which of them is each item's; None where no two are equal.
+
+    A matrix product may round the columns at its end in another way than the others, so items with one vector would not tie.
+    """
+    # Compared as bytes, in which 0 and -0 differ.
+    rows = (vectors + 0.0).cpu().contiguous().numpy()
+    _, first, place = np.unique(rows.view(np.dtype((np.void, rows[0].nbytes))).ravel(), return_index=True, return_inverse=True)
+    return (vectors, None) if len(first) == len(rows) else (vectors[torch.from_numpy(first).to(vectors.device)], torch.from_numpy(place))
 
 
 def recommend(
