@@ -1,7 +1,8 @@
-"""The order of the tests, and a disk to fill."""
+"""How many tests run at once and in which order, and a disk to fill."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +11,11 @@ import pytest
 
 #: Folders whose tests take minutes each.
 LONG = ("slurm", "workflow")
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: the tests of servers and schedulers wait for most of their time."""
+    return (os.cpu_count() or 1) + 1
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

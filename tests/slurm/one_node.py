@@ -40,6 +40,8 @@ AccountingStorageType=accounting_storage/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 SchedulerType=sched/backfill
+SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1
+KillWait=5
 MpiDefault=none
 ReturnToService=2
 MinJobAge=300
