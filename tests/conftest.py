@@ -1,4 +1,4 @@
-"""How many tests run at once and in which order, and a disk to fill."""
+"""How many tests run at once, with how many threads and in which order, and a disk to fill."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+# Of the tests that run at once each computes with one thread: those of several would wait for one another. Read when torch is imported.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 #: Folders whose tests take minutes each.
 LONG = ("slurm", "workflow")

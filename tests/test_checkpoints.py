@@ -39,8 +39,6 @@ from tests.test_training import (
     write_parts,
 )
 
-torch.set_num_threads(1)
-
 SOURCE = Path(__file__).parents[1] / "src"
 OUTPUTS = ["curve.csv", "model.json", "model.safetensors"]
 STATE = "unfinished.safetensors"

@@ -31,8 +31,6 @@ from lastitem.runs import read_run_tables
 from lastitem.sequences import HeldOut, read_held_out
 from tests.literal import write_part
 
-torch.set_num_threads(1)
-
 ITEMS, SIZE, HEADS, LENGTH, MAP = 30, 8, 2, 20, 15
 KINDS = {
     "sasrec post": ("sasrec", {"block_order": "post"}),

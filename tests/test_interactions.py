@@ -30,8 +30,6 @@ from lastitem.models.registry import build
 from lastitem.ranking import rank
 from tests import literal
 
-torch.set_num_threads(1)
-
 SOURCE = Path(__file__).resolve().parents[1] / "src"
 START = 1_000_000_000
 

@@ -29,8 +29,6 @@ from lastitem.models.sasrec import SASRec
 from lastitem.sequences import Sequences
 from lastitem.training import TrainingSettings, loss_of, update
 
-torch.set_num_threads(1)
-
 SOURCE = Path(__file__).parents[1] / "src"
 
 

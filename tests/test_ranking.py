@@ -26,8 +26,6 @@ from lastitem.runs import read_run_tables
 from lastitem.summaries import Bootstrap, last_item_hit_rates
 from tests import literal
 
-torch.set_num_threads(1)
-
 MODELS = {
     "sasrec post": ("sasrec", {"block_order": "post"}),
     "sasrec pre": ("sasrec", {"block_order": "pre"}),

@@ -18,8 +18,6 @@ from lastitem.shuffling import reorder
 from lastitem.summaries import recovery_curves
 from tests import literal
 
-torch.set_num_threads(1)
-
 ITEMS = 30
 
 

@@ -19,7 +19,6 @@ from lastitem.shuffling import reorder
 @pytest.fixture
 def cases() -> HeldOut:
     """Six users with histories of one to six items, among twelve."""
-    torch.set_num_threads(1)
     generator = np.random.default_rng(5)
     length = np.arange(1, 7)
     end = np.cumsum(length)

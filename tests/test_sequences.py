@@ -20,8 +20,6 @@ from lastitem.models.registry import build
 from lastitem.sequences import Sequences, pad, read_held_out, read_training, tiles
 from tests import literal
 
-torch.set_num_threads(1)
-
 MODELS = {
     "sasrec": {"hidden_size": 8, "heads": 2},
     "bert4rec": {"hidden_size": 8, "heads": 2},

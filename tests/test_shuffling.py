@@ -17,8 +17,6 @@ from lastitem.shuffling import ORDERS, permute, reorder
 from tests import literal
 from tests.test_ranking import MODELS, files, random_cases, untrained
 
-torch.set_num_threads(1)
-
 
 def batch(histories: list[list[int]], width: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Right-padded items and lengths."""

@@ -21,8 +21,6 @@ from lastitem.training import TrainingSettings, train
 from tests.literal import held_out
 from tests.test_training import sequences_of
 
-torch.set_num_threads(1)
-
 USERS, ITEMS, EVENTS = 1500, 60, 14
 
 

@@ -26,8 +26,6 @@ from lastitem.sequences import HeldOut, Sequences
 from lastitem.training import Round, TrainingSettings, averaged_weights, epochs_left, move_average, train, update
 from tests import literal
 
-torch.set_num_threads(1)
-
 ITEMS = 12
 TRAINED = [name for name in ARCHITECTURES if name != "popularity"]
 

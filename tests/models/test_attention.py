@@ -7,8 +7,6 @@ import torch
 
 from lastitem.models.attention import AttentionBlock, MultiHeadAttention
 
-torch.set_num_threads(1)
-
 SIZE, HEADS, INNER = 6, 3, 10
 
 

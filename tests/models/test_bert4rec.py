@@ -12,8 +12,6 @@ from lastitem.ranking import rank
 from lastitem.sequences import HeldOut, pad
 from tests.models.batches import draw_parameters, padded
 
-torch.set_num_threads(1)
-
 ITEMS, SIZE, HEADS, LENGTH = 30, 8, 2, 12
 
 

@@ -21,8 +21,6 @@ from tests.models.batches import draw_parameters, padded
 from tests.models.test_attention import fed_forward, looped_attention, normalized
 from tests.test_training import hopeless_validation, sequences_of
 
-torch.set_num_threads(1)
-
 ITEMS, SIZE, LENGTH = 30, 6, 7
 SOFTMAX = TrainingSettings()
 

@@ -7,8 +7,6 @@ import torch
 
 from lastitem.models.dropout import Dropout, dropout
 
-torch.set_num_threads(1)
-
 
 @pytest.mark.parametrize("probability", [0.1, 0.2, 0.5, 0.9])
 def test_share_and_scale(probability):

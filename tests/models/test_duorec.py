@@ -19,8 +19,6 @@ from lastitem.training import TrainingSettings, contrastive_loss, train, update
 from tests.models.batches import draw_parameters, padded
 from tests.test_training import hopeless_validation, random_histories, sequences_of
 
-torch.set_num_threads(1)
-
 ITEMS, LENGTH = 12, 4
 #: Targets 3 (five prefixes), 2, 5, 8 and 9 (one or two); lengths below, at and above ``LENGTH`` + 1; a sequence without a prefix.
 HISTORIES = [[1, 2, 3], [4, 3], [3], [3, 5], [7, 8, 3, 9], [5, 3, 3], [9, 8, 7, 6, 5, 2], [1, 2, 1, 2, 1, 2, 1, 5]]

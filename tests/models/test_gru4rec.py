@@ -14,8 +14,6 @@ from lastitem.ranking import rank
 from lastitem.sequences import HeldOut
 from tests.models.batches import draw_parameters, padded
 
-torch.set_num_threads(1)
-
 ITEMS, SIZE = 25, 5
 
 

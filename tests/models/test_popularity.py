@@ -10,8 +10,6 @@ from lastitem.ranking import rank
 from lastitem.sequences import HeldOut, Sequences
 from lastitem.training import TrainingSettings, train
 
-torch.set_num_threads(1)
-
 
 def cases_of(histories, targets):
     ends = np.cumsum([len(history) for history in histories])

@@ -14,8 +14,6 @@ from lastitem.models.registry import ARCHITECTURES, build, load, save
 from lastitem.ranking import rank
 from lastitem.sequences import HeldOut
 
-torch.set_num_threads(1)
-
 ROOT = Path(__file__).parents[2]
 SMALL = {
     "sasrec": {"hidden_size": 8, "maximum_length": 10, "block_order": "pre"},

@@ -63,7 +63,7 @@ def copy_project(to: Path) -> Path:
 
 
 def environment() -> dict[str, str]:
-    """The test's own Python first in the PATH, because rules call `python`; no thread settings from outside."""
+    """The test's own Python first in the PATH, because rules call `python`."""
     return {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 
 

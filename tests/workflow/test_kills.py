@@ -12,6 +12,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -114,8 +115,9 @@ def test_a_killed_job_is_explained(tmp_path: Path):
         try:
             wait_for_a_trained_epoch(project, run)
             for process in psutil.Process(run.pid).children(recursive=True):
-                if "src/train.py" in process.cmdline():
-                    process.kill()
+                with suppress(psutil.NoSuchProcess):
+                    if "src/train.py" in process.cmdline():
+                        process.kill()
             assert run.wait(timeout=120) != 0
         finally:
             if run.poll() is None:

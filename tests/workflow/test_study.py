@@ -202,7 +202,7 @@ def test_the_commands_of_the_readme_run(tmp_path: Path):
     quoted = [line for block in readme.split("```")[1::2] for line in block.splitlines() if line.startswith("snakemake ")]
     inline = re.findall(r"`(snakemake (?!--report)[^`]*(?:all|results/)[^`]*)`", readme)
     assert len(quoted) >= 5 and inline
-    for line in quoted + inline:
+    for line in dict.fromkeys(quoted + inline):
         command = shlex.split(line, comments=True)
         done = subprocess.run([*command, "-n"], cwd=fresh, env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         assert done.returncode == 0 and "Job stats" in done.stdout, line + done.stdout[-2000:]
