@@ -17,7 +17,7 @@ import psutil
 
 from lastitem.errors import run
 
-LOCKS = ".snakemake/locks"
+LOCKS, SNAKEFILE = ".snakemake/locks", Path(__file__).parents[1] / "Snakefile"
 SECONDS_BETWEEN_LOOKS = 1
 SECONDS_BETWEEN_NOTES = 60
 
@@ -69,11 +69,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     folder = Path.cwd()
     try:
         wait(folder)
+        if any((folder / LOCKS).glob("*")):
+            print("clearing the lock of a run that was killed", flush=True)
+            # Named, because the folder may be one that was given with --directory.
+            subprocess.run(["snakemake", "--unlock", "--quiet", "--snakefile", SNAKEFILE], check=True)
     except KeyboardInterrupt:
-        sys.exit("given up; the other run goes on")
-    if any((folder / LOCKS).glob("*")):
-        print("clearing the lock of a run that was killed")
-        subprocess.run(["snakemake", "--unlock", "--quiet"], check=True)
+        sys.exit("given up; what runs here goes on")
 
 
 if __name__ == "__main__":

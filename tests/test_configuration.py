@@ -243,7 +243,7 @@ def with_source(**changes):
 
 
 def test_a_short_stanza_is_a_path_and_columns():
-    """It is written out as one source; a fault in it is named where it then stands."""
+    """It is written out as one source; a fault in it is named where its author wrote it, with all the keys that may stand there."""
     columns = {"user": "u", "item": "i", "timestamp": "t"}
     config = changed(["registry", "mine"], {"path": "my.csv", "columns": columns, "separator": "|"})
     check(config, SCHEMA)
@@ -253,8 +253,13 @@ def test_a_short_stanza_is_a_path_and_columns():
         "sources": {"own": {"path": "my.csv", "form": {"columns": columns, "separator": "|"}}},
     }
     text = complaint(changed(["registry", "mine"], {"path": "my.csv", "colums": columns}))
-    assert "registry.mine.sources.own.form: unknown key 'colums'" in text and "did you mean 'columns'" in text
-    assert "registry.mine.sources.own.form: key 'columns' is missing" in text
+    assert "registry.mine: unknown key 'colums'" in text and "did you mean 'columns'" in text
+    assert "registry.mine: key 'columns' is missing" in text
+    text = complaint(
+        changed(["registry", "mine"], {"path": "my.csv", "columns": {**columns, "rating": "r"}, "tie": "item", "header": "no"})
+    )
+    assert "registry.mine: unknown key 'tie'" in text and "did you mean 'time' or 'ties'" in text and ".own" not in text
+    assert "registry.mine.columns: unknown key 'rating'" in text and "registry.mine.header: 'no' must be of type boolean" in text
 
 
 def test_an_own_log_needs_a_path_and_columns_only():

@@ -144,7 +144,11 @@ class TestColumns:
         [
             (b"user_id,item,time\nx,a,1\n", {}, "no column 'user' for user; found, with the separator ',': user_id, item, time"),
             (b"user;item;when\nx;a;1\n", {}, "no column 'time' for timestamp; found, with the separator ';': user, item, when"),
-            (b"us\xe9r,item,time\nx,a,1\n", {}, r"no column 'user' for user; found, with the separator ',': us\\xe9r, item, time"),
+            (
+                b"us\xe9r,item,time\nx,a,1\n",
+                {},
+                r"no column 'user' for user; found, with the separator ',': us\\xe9r, item, time; .*name the file's `encoding`",
+            ),
             (HEADER + ROW, {"columns": POSITIONS["columns"]}, "no column 0 for user; found, .*: user, item, time"),
             (
                 ROW,

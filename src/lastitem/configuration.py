@@ -9,7 +9,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +50,14 @@ def check(config: Mapping[str, Any], schema: str | Path) -> None:
     """
     rules = yaml.safe_load(Path(schema).read_text(encoding="utf-8"))
     validator = _Validator(rules)
-    for stanza in config.get("registry", {}).values() if isinstance(config.get("registry"), Mapping) else ():
+    registry = config["registry"] if isinstance(config.get("registry"), Mapping) else {}
+    short = {name for name, stanza in registry.items() if isinstance(stanza, dict) and "sources" not in stanza}
+    for stanza in registry.values():
         if isinstance(stanza, dict):
             _write_out(stanza, rules["$defs"])
     _read_texts(config, validator)
     faults = [f"{place}: {value!r} is not a finite number" for place, value in _not_finite(config)]
-    faults += [line for error in sorted(validator.iter_errors(config), key=_place) for line in _explain(error)]
+    faults += [line for error in sorted(validator.iter_errors(config), key=_place) for line in _explain(error, rules["$defs"], short)]
     if not faults:
         _read_grid_texts(config)
         faults = [*_check_names(config), *_check_grids(config, rules)]
@@ -152,12 +154,19 @@ def _place(error: jsonschema.ValidationError) -> str:
     return ".".join(str(step) for step in error.absolute_path)
 
 
-def _explain(error: jsonschema.ValidationError) -> Iterable[str]:
-    place = _place(error) or "top level"
+def _explain(error: jsonschema.ValidationError, definitions: Mapping[str, Any], short: Collection[str] = ()) -> Iterable[str]:
+    """Lines for one fault; in a dataset's stanza that was written ``short``, with the place and the keys that its author knows."""
+    way, known = list(error.absolute_path), list(error.schema.get("properties", {}))
+    if way[2:4] == ["sources", "own"] and way[1] in short:
+        way = [*way[:2], *(way[5:] if way[4:5] == ["form"] else way[4:])]
+        if len(way) == 2:
+            of_source, of_dataset = (definitions[kind]["properties"] for kind in ("source", "dataset"))
+            known = [key for key in (*of_source, *of_source["form"]["properties"], *of_dataset) if key not in ("form", "sources")]
+    place = ".".join(map(str, way)) or "top level"
     value, allowed = error.instance, error.validator_value
     if error.validator == "additionalProperties":
-        known = list(error.schema.get("properties", {}))
-        for key in sorted(set(value) - set(known), key=str):
+        unknown = sorted(set(value) - set(error.schema.get("properties", {})), key=str)
+        for key in unknown:
             yield f"{place}: unknown key {key!r} (its value: {value[key]!r}){_suggest(key, known)}; allowed: {', '.join(known)}"
             if key in ("path", "url", "columns") and isinstance(value.get("sources"), Mapping):
                 yield (
@@ -264,7 +273,7 @@ def _check_grids(config: Mapping[str, Any], rules: Mapping[str, Any]) -> Iterabl
                 point = {**{other: old for other, old in settings.items() if other != "grid"}, key: value}
                 of_model = _Validator({**rules["$defs"]["model"], "$defs": rules["$defs"]})
                 for error in sorted(of_model.iter_errors(point), key=_place):
-                    for line in _explain(error):
+                    for line in _explain(error, rules["$defs"]):
                         yield f"model_settings.{name}.grid: {line.removeprefix('top level: ')}"
                 if "heads" in point and point["hidden_size"] % point["heads"]:
                     yield f"model_settings.{name}.grid: hidden_size {point['hidden_size']} is not a multiple of heads {point['heads']}"
@@ -284,5 +293,5 @@ def _is_ours(path: str, dataset: str) -> bool:
 
 
 def _suggest(value: object, known: Iterable[object]) -> str:
-    close = difflib.get_close_matches(str(value), [str(option) for option in known], n=1)
-    return f" — did you mean {close[0]!r}?" if close else ""
+    close = difflib.get_close_matches(str(value), [str(option) for option in known], n=2, cutoff=0.7)
+    return f" — did you mean {' or '.join(map(repr, close))}?" if close else ""

@@ -384,7 +384,11 @@ def _columns(
             return names, candidate
     role, column = next((role, column) for role, column in columns.items() if column not in splits[most])
     found = _shown(", ".join(splits[most][:40]))
-    raise InputError(f"{path}: no column {column!r} for {role}; found, with the separator {most!r}: {found}")
+    unreadable = re.search(_UNREADABLE, "".join(splits[most]))
+    hint = (
+        r"; where bytes stand as \x…, they are no text in this encoding: name the file's `encoding`, such as latin-1" if unreadable else ""
+    )
+    raise InputError(f"{path}: no column {column!r} for {role}; found, with the separator {most!r}: {found}{hint}")
 
 
 def _text_batch(

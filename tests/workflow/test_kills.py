@@ -148,7 +148,7 @@ def test_two_runs_at_once(finished: Path, tmp_path: Path):
         impatient = subprocess.Popen(pressed, cwd=project, env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         assert impatient.stdout is not None and "Ctrl-C to give up" in impatient.stdout.readline()
         impatient.send_signal(signal.SIGINT)
-        assert impatient.communicate(timeout=60)[0] == "given up; the other run goes on\n" and impatient.returncode == 1
+        assert impatient.communicate(timeout=60)[0] == "given up; what runs here goes on\n" and impatient.returncode == 1
         assert all(one.poll() is None for one in waiting)
     finally:
         os.killpg(first.pid, signal.SIGKILL)

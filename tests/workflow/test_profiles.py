@@ -13,7 +13,7 @@ import pytest
 
 import wait_for_lock
 
-from .conftest import copy_project, snakemake
+from .conftest import copy_project, environment, snakemake
 
 PROJECT = Path(__file__).parents[2]
 
@@ -75,3 +75,14 @@ def test_a_run_that_does_not_say_where_it_works_may_work_here(tmp_path: Path, mo
             assert process.pid not in [worker.pid for worker in wait_for_lock.workers(tmp_path / "elsewhere")]
         finally:
             process.kill()
+
+
+def test_a_lock_in_a_folder_without_the_workflow_is_cleared_too(tmp_path: Path):
+    """Of a study that was made with --directory and killed."""
+    lock = tmp_path / wait_for_lock.LOCKS / "0.input.lock"
+    lock.parent.mkdir(parents=True)
+    lock.write_text("results/table1.csv\n", encoding="utf-8")
+    command = [sys.executable, PROJECT / "src/wait_for_lock.py"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "clearing the lock" in done.stdout and not lock.exists()
