@@ -156,7 +156,8 @@ def _place(error: jsonschema.ValidationError) -> str:
 
 def _explain(error: jsonschema.ValidationError, definitions: Mapping[str, Any], short: Collection[str] = ()) -> Iterable[str]:
     """Lines for one fault; in a dataset's stanza that was written ``short``, with the place and the keys that its author knows."""
-    way, known = list(error.absolute_path), list(error.schema.get("properties", {}))
+    way, here = list(error.absolute_path), list(error.schema.get("properties", {}))
+    known = here
     if way[2:4] == ["sources", "own"] and way[1] in short:
         way = [*way[:2], *(way[5:] if way[4:5] == ["form"] else way[4:])]
         if len(way) == 2:
@@ -165,8 +166,7 @@ def _explain(error: jsonschema.ValidationError, definitions: Mapping[str, Any], 
     place = ".".join(map(str, way)) or "top level"
     value, allowed = error.instance, error.validator_value
     if error.validator == "additionalProperties":
-        unknown = sorted(set(value) - set(error.schema.get("properties", {})), key=str)
-        for key in unknown:
+        for key in sorted(set(value) - set(here), key=str):
             yield f"{place}: unknown key {key!r} (its value: {value[key]!r}){_suggest(key, known)}; allowed: {', '.join(known)}"
             if key in ("path", "url", "columns") and isinstance(value.get("sources"), Mapping):
                 yield (
