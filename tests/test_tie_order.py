@@ -73,6 +73,19 @@ def test_tie_order_by_hand():
     assert (differences["p_holm"] >= differences["p"]).all()
 
 
+def test_each_draw_with_each_seed_is_a_training():
+    """Two seeds: two trainings with ties by item id, four with ties at random."""
+    trainings = {("item", 1): 1, ("item", 2): 3, ("random-1", 1): 1, ("random-2", 1): 3, ("random-1", 2): 0, ("random-2", 2): 0}
+    runs = [tied_runs(f"d.ties-{ties}", seed, [target] * 4, [target] * 4) for (ties, seed), target in trainings.items()]
+    ranks, shuffled = (pd.concat(frames, ignore_index=True) for frames in zip(*runs, strict=True))
+    same = {name: ["u", "v", "w", "x"] for name in ranks["dataset"].unique()}
+    found = tie_order_effects(ranks, shuffled, same, 10, FEW, permutations=99)
+    item, random, difference = (measured(found, ties=ties, targets="all", measure="NDCG") for ties in ("item", "random", TIES_DIFFERENCE))
+    assert (item["seeds"], item["value"], item["sd_seeds"]) == (2, 0.75, pytest.approx(np.std([1, 0.5], ddof=1)))
+    assert (random["seeds"], random["value"], random["sd_seeds"]) == (4, 0.375, pytest.approx(np.std([1, 0.5, 0, 0], ddof=1)))
+    assert (difference["seeds"], difference["value"]) == (6, 0.375)
+
+
 def test_tie_order_pairs_users_by_their_ids():
     """The random order has lost user u, so its codes are shifted by one: the difference is over v and w alone, each against himself."""
     item = tied_runs("d.ties-item", 1, [3, 1, 0, 3], [3, 1, 0, 3])
