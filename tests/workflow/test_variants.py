@@ -15,10 +15,13 @@ from .conftest import copy_project, environment, planned_rules, snakemake
 
 def test_a_grid_is_chosen_on_validation_with_the_first_seed(changed: Path):
     """Each point trained once, the best on validation taken: its own model for the first seed, its settings for the others."""
-    grid = "model_settings={gru4rec: {grid: {hidden_size: [4, 8], dropout: [0.5]}}}"
-    arguments = ("results/table2.csv", "--config", grid, "seeds=[3,4]", "models=[gru4rec]", "baselines=[]")
-    planned = planned_rules(snakemake(changed, "-n", *arguments).stdout)
-    assert (planned["train_grid_point"], planned["choose"], planned["train"]) == (2, 1, 2)
+    grid = "model_settings={gru4rec: {grid: {hidden_size: [4, 8], dropout: [%s]}}}"
+    larger, arguments = (
+        ("results/table2.csv", "--config", grid % rates, "seeds=[3,4]", "models=[gru4rec]", "baselines=[]") for rates in ("0.0, 0.5", "0.5")
+    )
+    for settings, points in ((larger, 4), (arguments, 2)):
+        planned = planned_rules(snakemake(changed, "-n", *settings).stdout)
+        assert (planned["train_grid_point"], planned["choose"], planned["train"]) == (points, 1, 2)
     done = snakemake(changed, *arguments)
     assert done.returncode == 0, done.stdout[-4000:]
     model = changed / "results/tiny/loo/gru4rec"
