@@ -1,9 +1,12 @@
-"""Time and memory of core filter + encoding + global temporal split, against the same steps written literally with pandas.
+"""Time and memory of core filter + encoding + global temporal split, against the same
+steps written literally with pandas.
 
-A log with a heavy tail of users and items is generated into a Parquet file. Each way then runs in a process of its own:
-it reads the file, filters to the 5-core, encodes and splits. The seconds of the three steps and the largest resident
-memory of the process are compared, and both must give the same sequences, thresholds and targets. A log too large for
-pandas is compared, per event, with one of 10 million events of the same users and items instead.
+A log with a heavy tail of users and items is generated into a Parquet file. Each way
+then runs in a process of its own: it reads the file, filters to the 5-core, encodes and
+splits. The seconds of the three steps and the largest resident memory of the process
+are compared, and both must give the same sequences, thresholds and targets. A log too
+large for pandas is compared, per event, with one of 10 million events of the same users
+and items instead.
 
     python benchmarks/data.py --events 8_000_000 --users 20_000 --items 150_000
     python benchmarks/data.py --events 100_000_000
@@ -40,10 +43,14 @@ _CHUNK = 4_000_000
 
 
 def generate(path: Path, events: int, users: int, items: int, seed: int) -> None:
-    """Write a log in random order: user and item frequencies fall off as a power of the rank, times cover 400 days."""
+    """Write a log in random order: user and item frequencies fall off as a power of the
+    rank, times cover 400 days.
+    """
     random = np.random.default_rng(seed)
     # Popular ids are spread over the whole range, as they are in a real log.
-    spread = {name: random.permutation(count) for name, count in (("user_id", users), ("item_id", items))}
+    spread = {
+        name: random.permutation(count) for name, count in (("user_id", users), ("item_id", items))
+    }
     schema = pa.schema([(name, pa.int64()) for name in ("user_id", "item_id", "timestamp")])
     with pyarrow.parquet.ParquetWriter(path, schema) as writer:
         for start in range(0, events, _CHUNK):
@@ -58,9 +65,9 @@ def generate(path: Path, events: int, users: int, items: int, seed: int) -> None
 
 def run_lastitem(path: Path, clock: Callable[[str], None]) -> dict[str, Any]:
     """The project's way: ids are encoded while the file streams in."""
-    from lastitem.interactions import core_filter, read_interactions
-    from lastitem.readers import BadRows, read_batches
-    from lastitem.splits import global_temporal_split, part_table, target_positions
+    from lastitem.data.interactions import core_filter, read_interactions
+    from lastitem.data.readers.reading import BadRows, read_batches
+    from lastitem.data.splits import global_temporal_split, part_table, target_positions
 
     clock("start")
     form = {"format": "parquet", "columns": COLUMNS}
@@ -76,7 +83,13 @@ def run_lastitem(path: Path, clock: Callable[[str], None]) -> dict[str, Any]:
         users, positions, _ = target_positions(part, "last", 0)
         length = np.zeros(len(part.length), dtype=np.int64)
         length[users] = part.length[users]
-        parts[name] = part_table(core.item, core.timestamp, offsets, length, (users, positions, core.tied[offsets[users] + positions]))
+        parts[name] = part_table(
+            core.item,
+            core.timestamp,
+            offsets,
+            length,
+            (users, positions, core.tied[offsets[users] + positions]),
+        )
     clock("split")
     # What of the reading is decoding the file, which pandas does apart from its steps.
     for _ in read_batches(path, form, BadRows()):
@@ -84,7 +97,10 @@ def run_lastitem(path: Path, clock: Callable[[str], None]) -> dict[str, Any]:
     clock("decoding alone")
     return {
         "thresholds": split.thresholds,
-        **{name: _digest(*_lists(table["user"], table["items"], table["timestamps"])) for name, table in parts.items()},
+        **{
+            name: _digest(*_lists(table["user"], table["items"], table["timestamps"]))
+            for name, table in parts.items()
+        },
     }
 
 
@@ -97,7 +113,9 @@ def run_pandas(path: Path, clock: Callable[[str], None]) -> dict[str, Any]:
     clock("read")
 
     def without_repeats(log: pd.DataFrame) -> pd.DataFrame:
-        return log[(log["user_id"] != log["user_id"].shift()) | (log["item_id"] != log["item_id"].shift())]
+        return log[
+            (log["user_id"] != log["user_id"].shift()) | (log["item_id"] != log["item_id"].shift())
+        ]
 
     log = without_repeats(log.sort_values(["user_id", "timestamp"], kind="stable"))
     while True:
@@ -109,8 +127,12 @@ def run_pandas(path: Path, clock: Callable[[str], None]) -> dict[str, Any]:
         if len(log) == before:
             break
     log = log.assign(
-        user=log["user_id"].map({id_: code for code, id_ in enumerate(sorted(log["user_id"].unique()))}),
-        item=log["item_id"].map({id_: code for code, id_ in enumerate(sorted(log["item_id"].unique()), start=1)}),
+        user=log["user_id"].map(
+            {id_: code for code, id_ in enumerate(sorted(log["user_id"].unique()))}
+        ),
+        item=log["item_id"].map(
+            {id_: code for code, id_ in enumerate(sorted(log["item_id"].unique()), start=1)}
+        ),
     )[["user", "item", "timestamp"]]
     clock("core and encoding")
 
@@ -119,25 +141,41 @@ def run_pandas(path: Path, clock: Callable[[str], None]) -> dict[str, Any]:
         by_user = log.groupby("user")["timestamp"]
         second = log[by_user.cumcount() == 1].set_index("user")["timestamp"]
         last = by_user.last()
-        early = log[log["user"].isin(second.index[second <= threshold]) & (log["timestamp"] <= threshold)]
+        early = log[
+            log["user"].isin(second.index[second <= threshold]) & (log["timestamp"] <= threshold)
+        ]
         return early, log[log["user"].isin(last.index[last > threshold])], threshold
 
     early, test, test_threshold = split_at_quantile(log)
     train, validation, validation_threshold = split_at_quantile(early)
     # A sequence of one event holds no history to predict its event from.
-    parts = {name: part[part.groupby("user")["item"].transform("size") > 1] for name, part in (("validation", validation), ("test", test))}
-    rows = {name: part.groupby("user").agg(list) for name, part in {"train": train, **parts}.items()}
+    parts = {
+        name: part[part.groupby("user")["item"].transform("size") > 1]
+        for name, part in (("validation", validation), ("test", test))
+    }
+    rows = {
+        name: part.groupby("user").agg(list) for name, part in {"train": train, **parts}.items()
+    }
     clock("split")
     return {
         "thresholds": {"test": float(test_threshold), "validation": float(validation_threshold)},
         **{
-            name: _digest(*_lists(*(pa.chunked_array([pa.array(column)]) for column in (part.index, part["item"], part["timestamp"]))))
+            name: _digest(
+                *_lists(
+                    *(
+                        pa.chunked_array([pa.array(column)])
+                        for column in (part.index, part["item"], part["timestamp"])
+                    )
+                )
+            )
             for name, part in rows.items()
         },
     }
 
 
-def _lists(users: pa.ChunkedArray, items: pa.ChunkedArray, times: pa.ChunkedArray) -> list[np.ndarray]:
+def _lists(
+    users: pa.ChunkedArray, items: pa.ChunkedArray, times: pa.ChunkedArray
+) -> list[np.ndarray]:
     import pyarrow.compute as pc
 
     return [
@@ -156,7 +194,9 @@ def _digest(*arrays: np.ndarray) -> str:
 
 
 def measure(way: str, path: Path) -> dict[str, Any]:
-    """Run one way in a process of its own; returns seconds by step, peak memory (MiB) and digests of the outputs."""
+    """Run one way in a process of its own; returns seconds by step, peak memory (MiB)
+    and digests of the outputs.
+    """
     command = [sys.executable, __file__, "--run", way, "--log", str(path)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
@@ -193,19 +233,38 @@ def row(name: str, events: int, found: dict[str, Any]) -> str:
     seconds = found["seconds"]
     total = sum(seconds.values())
     steps = "".join(f"{value:>20.2f}" for value in seconds.values())
-    return f"{name:<26}{steps}{total:>10.2f}{events / total / 1e6:>14.2f}{found['peak_mib']:>12,.0f}"
+    return (
+        f"{name:<26}{steps}{total:>10.2f}{events / total / 1e6:>14.2f}{found['peak_mib']:>12,.0f}"
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Parse arguments, generate, measure, print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--events", type=int, default=8_000_000, help="rows of the log (default: 8,000,000)")
-    parser.add_argument("--users", type=int, default=200_000, help="distinct users (default: 200,000)")
-    parser.add_argument("--items", type=int, default=500_000, help="distinct items (default: 500,000)")
-    parser.add_argument("--seed", type=int, default=0, help="of the generated log")
-    parser.add_argument("--repeats", type=int, default=3, help="runs of each way; the fastest one counts (default: 3)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
-        "--folder", help="where the generated log goes for the time of the run (24 bytes an event at most); default: the system's"
+        "--events", type=int, default=8_000_000, help="rows of the log (default: 8,000,000)"
+    )
+    parser.add_argument(
+        "--users", type=int, default=200_000, help="distinct users (default: 200,000)"
+    )
+    parser.add_argument(
+        "--items", type=int, default=500_000, help="distinct items (default: 500,000)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the generated log")
+    parser.add_argument(
+        "--repeats",
+        type=int,
+        default=3,
+        help="runs of each way; the fastest one counts (default: 3)",
+    )
+    parser.add_argument(
+        "--folder",
+        help=(
+            "where the generated log goes for the time of the run (24 bytes an event at most);"
+            " default: the system's"
+        ),
     )
     parser.add_argument("--run", choices=["lastitem", "pandas"], help=argparse.SUPPRESS)
     parser.add_argument("--log", type=Path, help=argparse.SUPPRESS)
@@ -218,7 +277,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     other_run = ("pandas", arguments.events) if with_pandas else ("lastitem", REFERENCE_EVENTS)
     runs = [("lastitem", arguments.events), other_run]
     print(
-        f"{'':<26}{'read, number ids, s':>20}{'core, encoding, s':>20}{'split, s':>20}{'total, s':>10}{'M events/s':>14}{'peak, MiB':>12}"
+        f"{'':<26}{'read, number ids, s':>20}{'core, encoding, s':>20}{'split, s':>20}"
+        f"{'total, s':>10}{'M events/s':>14}{'peak, MiB':>12}"
     )
     measured = []
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
@@ -229,7 +289,8 @@ def main(argv: Sequence[str] | None = None) -> None:
                 generate(log, events, users, items, arguments.seed)
                 generated = events
             found = [measure(way, log) for _ in range(arguments.repeats)]
-            # The fastest run is the least disturbed one; the largest memory is the one to plan for.
+            # The fastest run is the least disturbed one; the largest memory is the one
+            # to plan for.
             fastest = min(found, key=lambda run: sum(run["seconds"].values()))
             measured.append(fastest | {"peak_mib": max(run["peak_mib"] for run in found)})
             print(row(f"{way}, {events:,}", events, measured[-1]), flush=True)
@@ -243,8 +304,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         "repeats": arguments.repeats,
     }
     totals = [sum(found["seconds"].values()) for found in measured]
-    # Numbering the ids happens while the file is read, and is part of encoding: only the decoding is taken off.
-    steps = [total - found["decoding_seconds"] for total, found in zip(totals, measured, strict=True)]
+    # Numbering the ids happens while the file is read, and is part of encoding: only
+    # the decoding is taken off.
+    steps = [
+        total - found["decoding_seconds"] for total, found in zip(totals, measured, strict=True)
+    ]
     figures |= {
         "seconds": ours["seconds"],
         "decoding_seconds": ours["decoding_seconds"],
@@ -261,18 +325,24 @@ def main(argv: Sequence[str] | None = None) -> None:
             "equal_outputs": ours["outputs"] == other["outputs"],
         }
         print(
-            f"core, encoding and split {figures['speedup']:.1f} times faster "
-            f"({figures['speedup_with_decoding']:.1f} with decoding the file), "
-            f"{figures['memory_ratio']:.2f} of the peak memory, outputs equal: {figures['equal_outputs']}"
+            f"core, encoding and split {figures['speedup']:.1f} times faster"
+            f" ({figures['speedup_with_decoding']:.1f} with decoding the file),"
+            f" {figures['memory_ratio']:.2f} of the peak memory, outputs equal:"
+            f" {figures['equal_outputs']}"
         )
     else:
         figures |= {
             "reference_events": REFERENCE_EVENTS,
             "reference_seconds": other["seconds"],
             "reference_peak_mib": other["peak_mib"],
-            "seconds_per_event_ratio": (totals[0] / arguments.events) / (totals[1] / REFERENCE_EVENTS),
+            "seconds_per_event_ratio": (
+                (totals[0] / arguments.events) / (totals[1] / REFERENCE_EVENTS)
+            ),
         }
-        print(f"{figures['seconds_per_event_ratio']:.2f} times the seconds per event of the run with {REFERENCE_EVENTS:,} events")
+        print(
+            f"{figures['seconds_per_event_ratio']:.2f} times the seconds per event of the run with"
+            f" {REFERENCE_EVENTS:,} events"
+        )
     print(json.dumps(figures))
     if with_pandas and not figures["equal_outputs"]:
         sys.exit("the two ways disagree")

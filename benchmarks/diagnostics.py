@@ -1,9 +1,12 @@
-"""Time and memory of the diagnostics against the literal way, on generated inputs and an untrained SASRec.
+"""Time and memory of the diagnostics against the literal way, on generated inputs and
+an untrained SASRec.
 
-Decomposition: mixing ratios of all positions and maps of the newest 15, from what the blocks did. The literal way forms the L×L×d
-tensor of all parts; both must agree to 1e-5. Ranking: users × length × items. The literal way projects all positions onto the
-catalogue, a thousand users at a time, and sorts it at the last; targets must get the same ranks. Sweep: 11 values of λ with mixing
-ratios and moved-back read-outs, against 11 plain rankings. Memory: diagnosis on a large catalogue, the whole process.
+Decomposition: mixing ratios of all positions and maps of the newest 15, from what the
+blocks did. The literal way forms the L×L×d tensor of all parts; both must agree to
+1e-5. Ranking: users × length × items. The literal way projects all positions onto the
+catalogue, a thousand users at a time, and sorts it at the last; targets must get the
+same ranks. Sweep: 11 values of λ with mixing ratios and moved-back read-outs, against
+11 plain rankings. Memory: diagnosis on a large catalogue, the whole process.
 
     python benchmarks/diagnostics.py
 
@@ -28,14 +31,14 @@ from memory import peak_mib
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from lastitem.decomposition import decompose, mixing_ratios, newest_maps
+from lastitem.data.sequences import HeldOut, pad
+from lastitem.evaluation.decomposition import decompose, mixing_ratios, newest_maps
+from lastitem.evaluation.ranking import rank
+from lastitem.evaluation.rescaling import rank_scaled
+from lastitem.evaluation.shuffling import reorder
 from lastitem.models.attention import BlockTrace
 from lastitem.models.interface import SequenceModel
 from lastitem.models.registry import build
-from lastitem.ranking import rank
-from lastitem.rescaling import rank_scaled
-from lastitem.sequences import HeldOut, pad
-from lastitem.shuffling import reorder
 
 LENGTH, SIZE, NEWEST = 128, 64, 15
 SCALES = [step / 10 for step in range(11)]
@@ -44,7 +47,9 @@ SCALES = [step / 10 for step in range(11)]
 def model_of(items: int) -> SequenceModel:
     """An untrained SASRec with weights spread out as a trained one's are."""
     torch.manual_seed(0)
-    model = build("sasrec", items, {"hidden_size": SIZE, "blocks": 2, "heads": 2, "maximum_length": LENGTH})
+    model = build(
+        "sasrec", items, {"hidden_size": SIZE, "blocks": 2, "heads": 2, "maximum_length": LENGTH}
+    )
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() > 1:
@@ -57,7 +62,9 @@ def cases_of(users: int, items: int) -> HeldOut:
     random = np.random.default_rng(0)
     start = np.arange(users) * LENGTH
     user = np.arange(users, dtype=np.int32)
-    flat, target = (random.integers(1, items + 1, count).astype(np.int32) for count in (users * LENGTH, users))
+    flat, target = (
+        random.integers(1, items + 1, count).astype(np.int32) for count in (users * LENGTH, users)
+    )
     return HeldOut(flat, start, start + LENGTH, user, target, np.zeros(users, dtype=bool))
 
 
@@ -68,8 +75,12 @@ def literal_parts(trace: BlockTrace) -> list[torch.Tensor]:
     with_residual = attention.clone()
     place = torch.arange(attention.shape[1])
     with_residual[:, place, place] += trace.residual_scale * trace.residual
-    deviation = (trace.before_norm.var(dim=-1, unbiased=False) + trace.norm_epsilon).sqrt()[:, :, None, None]
-    normalized = trace.norm_weight * (with_residual - with_residual.mean(dim=-1, keepdim=True)) / deviation
+    deviation = (trace.before_norm.var(dim=-1, unbiased=False) + trace.norm_epsilon).sqrt()[
+        :, :, None, None
+    ]
+    normalized = (
+        trace.norm_weight * (with_residual - with_residual.mean(dim=-1, keepdim=True)) / deviation
+    )
     return [attention, with_residual, normalized]
 
 
@@ -114,7 +125,9 @@ def traces_of(batch: int) -> list[BlockTrace]:
 
 
 def memory_of(what: str) -> float:
-    """Child process: MiB that a way of decomposing 32 inputs needs above what was there before."""
+    """Child process: MiB that a way of decomposing 32 inputs needs above what was there
+    before.
+    """
     traces = traces_of(32)
     before = peak_mib()
     (literal_decomposition if what == "literal" else our_decomposition)(traces)
@@ -125,7 +138,11 @@ def measure_decomposition(repeats: int) -> dict[str, float]:
     """Both ways on one batch of 32."""
     traces = traces_of(32)
     ours, literal = our_decomposition(traces), literal_decomposition(traces)
-    pairs = [(a, b) for one, other in zip(ours, literal, strict=True) for a, b in zip(one, other, strict=True)]
+    pairs = [
+        (a, b)
+        for one, other in zip(ours, literal, strict=True)
+        for a, b in zip(one, other, strict=True)
+    ]
     if any(not torch.equal(a.isnan(), b.isnan()) for a, b in pairs):
         sys.exit("one way has no value where the other has one")
     difference = max(float((a - b).nan_to_num().abs().max()) for a, b in pairs)
@@ -140,14 +157,22 @@ def measure_decomposition(repeats: int) -> dict[str, float]:
 
 
 def literal_ranks(model: SequenceModel, cases: HeldOut, rows: int = 1000) -> np.ndarray:
-    """Rank of each target: every position projected, the catalogue sorted at the last."""
+    """Rank of each target: every position projected, the catalogue sorted
+    at the last.
+    """
     ranks = []
     for first in range(0, len(cases), rows):
         index = np.arange(first, min(first + rows, len(cases)))
         items, length = pad(cases, index, LENGTH)
-        scores = (model.encode(items, length) @ model.item_vectors().T)[torch.arange(len(index)), length - 1]
+        scores = (model.encode(items, length) @ model.item_vectors().T)[
+            torch.arange(len(index)), length - 1
+        ]
         for row, case in enumerate(index):
-            scores[row, torch.from_numpy(cases.items[cases.start[case] : cases.end[case]].astype(np.int64)) - 1] = -torch.inf
+            scores[
+                row,
+                torch.from_numpy(cases.items[cases.start[case] : cases.end[case]].astype(np.int64))
+                - 1,
+            ] = -torch.inf
         order = scores.argsort(dim=1, descending=True, stable=True) + 1
         wanted = torch.from_numpy(cases.target[index].astype(np.int64))[:, None]
         place = (order == wanted).int().argmax(dim=1) + 1
@@ -167,19 +192,37 @@ def measure_ranking(users: int, literal_users: int, items: int) -> dict[str, flo
         "equal_ranks": agree,
         "literal_seconds": seconds(lambda: literal_ranks(model, few)) * users / literal_users,
         "seconds": seconds(lambda: rank(model, cases, filter_seen=True)),
-        "shuffled_seconds": seconds(lambda: rank(model, cases, filter_seen=True, reorder=reorder("full", 0, 0))),
+        "shuffled_seconds": seconds(
+            lambda: rank(model, cases, filter_seen=True, reorder=reorder("full", 0, 0))
+        ),
         "sweep_seconds": seconds(
-            lambda: [rank_scaled(model, few, residual_scale=scale, order="ordered", mixing=True, **keywords) for scale in SCALES]
+            lambda: [
+                rank_scaled(
+                    model, few, residual_scale=scale, order="ordered", mixing=True, **keywords
+                )
+                for scale in SCALES
+            ]
         ),
         "plain_seconds": seconds(lambda: [rank(model, few, filter_seen=True) for _ in SCALES]),
     }
 
 
 def large_catalogue(users: int, items: int) -> float:
-    """Child process: what the diagnosis jobs do, one after another, on many items; MiB of the process at most."""
+    """Child process: what the diagnosis jobs do, one after another, on many items; MiB
+    of the process at most.
+    """
     model, cases = model_of(items), cases_of(users, items)
     rank(model, cases, filter_seen=True, list_length=100)
-    rank_scaled(model, cases, residual_scale=1.0, order="ordered", repeat=0, shuffle_seed=0, filter_seen=True, mixing=True)
+    rank_scaled(
+        model,
+        cases,
+        residual_scale=1.0,
+        order="ordered",
+        repeat=0,
+        shuffle_seed=0,
+        filter_seen=True,
+        mixing=True,
+    )
     decompose(model, cases)
     return peak_mib()
 
@@ -187,18 +230,35 @@ def large_catalogue(users: int, items: int) -> float:
 def child(*arguments: str) -> str:
     """The last line of this script in a process of its own."""
     command = [sys.executable, __file__, "--threads", str(torch.get_num_threads()), *arguments]
-    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()[-1]
+    return subprocess.run(
+        command, stdout=subprocess.PIPE, text=True, check=True
+    ).stdout.splitlines()[-1]
 
 
 @torch.inference_mode()
 def main(argv: Sequence[str] | None = None) -> None:
     """Parse arguments, measure, print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--users", type=int, default=20_000, help="users that are ranked (default: 20,000)")
-    parser.add_argument("--literal-users", type=int, default=1000, help="users that are ranked the literal way, and swept (default: 1,000)")
-    parser.add_argument("--items", type=int, default=12_000, help="items of the catalogue (default: 12,000)")
-    parser.add_argument("--large-items", type=int, default=150_000, help="items of the large one (default: 150,000)")
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="CPU threads (default: all)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--users", type=int, default=20_000, help="users that are ranked (default: 20,000)"
+    )
+    parser.add_argument(
+        "--literal-users",
+        type=int,
+        default=1000,
+        help="users that are ranked the literal way, and swept (default: 1,000)",
+    )
+    parser.add_argument(
+        "--items", type=int, default=12_000, help="items of the catalogue (default: 12,000)"
+    )
+    parser.add_argument(
+        "--large-items", type=int, default=150_000, help="items of the large one (default: 150,000)"
+    )
+    parser.add_argument(
+        "--threads", type=int, default=os.cpu_count(), help="CPU threads (default: all)"
+    )
     parser.add_argument("--memory-of", choices=("literal", "ours"), help=argparse.SUPPRESS)
     parser.add_argument("--large-catalogue", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args(argv)
@@ -210,18 +270,41 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     print(f"{'':<44}{'literal':>12}{'here':>12}{'ratio':>10}")
     parts = measure_decomposition(repeats=20)
-    parts["speedup"], parts["memory_share"] = parts["literal_seconds"] / parts["seconds"], parts["ours_mib"] / parts["literal_mib"]
-    print(f"{'ratios and maps, 32 × 128 × 64, s':<44}{parts['literal_seconds']:>12.3f}{parts['seconds']:>12.4f}{parts['speedup']:>9.1f}×")
-    print(f"{'  extra memory, MiB':<44}{parts['literal_mib']:>12.0f}{parts['ours_mib']:>12.0f}{parts['memory_share']:>10.3f}", flush=True)
+    parts["speedup"], parts["memory_share"] = (
+        parts["literal_seconds"] / parts["seconds"],
+        parts["ours_mib"] / parts["literal_mib"],
+    )
+    print(
+        f"{'ratios and maps, 32 × 128 × 64, s':<44}{parts['literal_seconds']:>12.3f}"
+        f"{parts['seconds']:>12.4f}{parts['speedup']:>9.1f}×"
+    )
+    print(
+        f"{'  extra memory, MiB':<44}{parts['literal_mib']:>12.0f}{parts['ours_mib']:>12.0f}"
+        f"{parts['memory_share']:>10.3f}",
+        flush=True,
+    )
     ranking = measure_ranking(arguments.users, arguments.literal_users, arguments.items)
     ranking["speedup"] = ranking["literal_seconds"] / ranking["seconds"]
     ranking["sweep_ratio"] = ranking["sweep_seconds"] / ranking["plain_seconds"]
     label = f"ranking, {arguments.users:,} × 128 × {arguments.items:,}, s"
-    print(f"{label:<44}{ranking['literal_seconds']:>12.1f}{ranking['seconds']:>12.2f}{ranking['speedup']:>9.1f}×")
+    print(
+        f"{label:<44}{ranking['literal_seconds']:>12.1f}{ranking['seconds']:>12.2f}{ranking['speedup']:>9.1f}×"
+    )
     print(f"{'  all shuffled, s':<44}{'':>12}{ranking['shuffled_seconds']:>12.2f}")
     label = f"sweep of 11 λ beside 11 rankings, {arguments.literal_users:,}, s"
-    print(f"{label:<44}{ranking['plain_seconds']:>12.2f}{ranking['sweep_seconds']:>12.2f}{ranking['sweep_ratio']:>10.2f}", flush=True)
-    large = float(child("--large-catalogue", "--users", str(arguments.users), "--large-items", str(arguments.large_items)))
+    print(
+        f"{label:<44}{ranking['plain_seconds']:>12.2f}{ranking['sweep_seconds']:>12.2f}{ranking['sweep_ratio']:>10.2f}",
+        flush=True,
+    )
+    large = float(
+        child(
+            "--large-catalogue",
+            "--users",
+            str(arguments.users),
+            "--large-items",
+            str(arguments.large_items),
+        )
+    )
     label = f"diagnosis of {arguments.users:,} × {arguments.large_items:,}, MiB"
     print(f"{label:<44}{'':>12}{large:>12,.0f}")
     figures = {
@@ -233,7 +316,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     }
     print(json.dumps(figures))
     if parts["difference"] > 1e-5 or ranking["equal_ranks"] < 1:
-        sys.exit(f"the two ways differ: parts by {parts['difference']:.1e}, {1 - ranking['equal_ranks']:.1%} of the ranks")
+        sys.exit(
+            f"the two ways differ: parts by {parts['difference']:.1e},"
+            f" {1 - ranking['equal_ranks']:.1%} of the ranks"
+        )
 
 
 if __name__ == "__main__":

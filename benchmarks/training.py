@@ -1,8 +1,11 @@
-"""Time of a training step against the literal way, what each part of the difference is worth, and memory of a large catalogue.
+"""Time of a training step against the literal way, what each part of the difference is
+worth, and memory of a large catalogue.
 
-The literal way pads a batch to its longest sequence, projects every position onto the catalogue and takes one cross-entropy.
-Both ways run on the same batches of Amazon Beauty (leave-one-out, length limit 200, batch 256, full softmax) and of MovieLens 100K;
-on the first batch, with dropout off, their losses must agree to 1e-5. The parts are measured by taking one of them back at a time.
+The literal way pads a batch to its longest sequence, projects every position onto the
+catalogue and takes one cross-entropy. Both ways run on the same batches of Amazon
+Beauty (leave-one-out, length limit 200, batch 256, full softmax) and of MovieLens 100K;
+on the first batch, with dropout off, their losses must agree to 1e-5. The parts are
+measured by taking one of them back at a time.
 
 Needs the splits:
 
@@ -37,15 +40,15 @@ from torch.utils.flop_counter import FlopCounterMode
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from lastitem import losses
-from lastitem.batches import make_batch
+from lastitem.data.sequences import Sequences, read_training
 from lastitem.files import read_parquet
 from lastitem.models import dropout as dropouts
 from lastitem.models.bert4rec import BERT4Rec
 from lastitem.models.interface import SequenceModel
 from lastitem.models.registry import build
-from lastitem.sequences import Sequences, read_training
-from lastitem.training import TrainingSettings, update
+from lastitem.training import losses
+from lastitem.training.batches import make_batch
+from lastitem.training.loop import TrainingSettings, update
 
 BATCH, LENGTH = 256, 200
 SIZES = {"hidden_size": 64, "maximum_length": LENGTH}
@@ -62,29 +65,44 @@ PARTS: dict[str, dict[str, Any]] = {
     "no chunks in the loss": {"chunked": False},
     "torch's own dropout": {"cheap_dropout": False},
 }
-ON_GPU: dict[str, dict[str, Any]] = {"bfloat16": {"precision": "bfloat16"}, "compiled": {"compile": True}}
+ON_GPU: dict[str, dict[str, Any]] = {
+    "bfloat16": {"precision": "bfloat16"},
+    "compiled": {"compile": True},
+}
 
 
-def encode_everywhere(model: SequenceModel, items: torch.Tensor, length: torch.Tensor) -> torch.Tensor:
+def encode_everywhere(
+    model: SequenceModel, items: torch.Tensor, length: torch.Tensor
+) -> torch.Tensor:
     """The vectors of all positions."""
-    return model.restore(items, length) if isinstance(model, BERT4Rec) else model.encode(items, length)
+    return (
+        model.restore(items, length) if isinstance(model, BERT4Rec) else model.encode(items, length)
+    )
 
 
 def literal_loss(
     model: SequenceModel, sequences: Sequences, index: NDArray[np.int64], generator: torch.Generator
 ) -> tuple[torch.Tensor, int]:
-    """Mean cross-entropy over the labels, every position of the padded batch projected onto the catalogue."""
+    """Mean cross-entropy over the labels, every position of the padded batch projected
+    onto the catalogue.
+    """
     batch = make_batch(model, sequences, index, 0, generator)
     batch = batch.to(next(model.parameters()).device)
     hidden = encode_everywhere(model, batch.items, batch.length)
     label = torch.full(batch.labelled.shape, -100, device=batch.labelled.device)
     label[batch.labelled] = batch.label - 1
     scores = hidden @ model.item_vectors().T
-    return functional.cross_entropy(scores.flatten(0, 1), label.flatten(), ignore_index=-100), len(batch.label)
+    return functional.cross_entropy(scores.flatten(0, 1), label.flatten(), ignore_index=-100), len(
+        batch.label
+    )
 
 
 def literal_step(
-    model: SequenceModel, optimizer: torch.optim.Optimizer, sequences: Sequences, index: NDArray[np.int64], generator: torch.Generator
+    model: SequenceModel,
+    optimizer: torch.optim.Optimizer,
+    sequences: Sequences,
+    index: NDArray[np.int64],
+    generator: torch.Generator,
 ) -> None:
     """One update the literal way."""
     optimizer.zero_grad()
@@ -93,11 +111,18 @@ def literal_step(
 
 
 @contextmanager
-def without(model: SequenceModel, chunked: bool = True, cheap_dropout: bool = True, labelled_only: bool = True) -> Iterator[None]:
+def without(
+    model: SequenceModel,
+    chunked: bool = True,
+    cheap_dropout: bool = True,
+    labelled_only: bool = True,
+) -> Iterator[None]:
     """Take back one part of what makes a step of the model fast."""
     chunk, level = losses.CHUNK_SCORES, dropouts.dropout
     if not labelled_only:
-        model.forward = lambda items, length, at: encode_everywhere(model, items, length).flatten(0, 1)[at]
+        model.forward = lambda items, length, at: encode_everywhere(model, items, length).flatten(
+            0, 1
+        )[at]
     if not chunked:
         losses.CHUNK_SCORES = 1 << 40
     if not cheap_dropout:
@@ -108,7 +133,9 @@ def without(model: SequenceModel, chunked: bool = True, cheap_dropout: bool = Tr
         losses.CHUNK_SCORES, dropouts.dropout = chunk, level
 
 
-def seconds(step: Callable[[NDArray[np.int64]], object], batches: Sequence[NDArray[np.int64]]) -> float:
+def seconds(
+    step: Callable[[NDArray[np.int64]], object], batches: Sequence[NDArray[np.int64]]
+) -> float:
     """Mean seconds of a step over the batches, after one to warm up."""
     step(batches[0])
     _wait()
@@ -125,7 +152,9 @@ def _wait() -> None:
 
 
 def multiply_rate(device: str) -> float:
-    """Floating-point operations per second of the machine's own float32 product of large matrices."""
+    """Floating-point operations per second of the machine's own float32 product of
+    large matrices.
+    """
     size = 2048
     a, b = torch.randn(size, size, device=device), torch.randn(size, size, device=device)
     times = []
@@ -138,7 +167,14 @@ def multiply_rate(device: str) -> float:
     return 2 * size**3 / statistics.median(times)
 
 
-def measure(dataset: str, architecture: str, settings: dict[str, Any], steps: int, literal_steps: int, device: str) -> dict[str, Any]:
+def measure(
+    dataset: str,
+    architecture: str,
+    settings: dict[str, Any],
+    steps: int,
+    literal_steps: int,
+    device: str,
+) -> dict[str, Any]:
     """Losses, seconds and operations of both ways on one dataset and model."""
     folder = Path("results") / dataset
     sequences = read_training(folder / "loo/train.parquet")
@@ -158,30 +194,56 @@ def measure(dataset: str, architecture: str, settings: dict[str, Any], steps: in
     model, optimizer = fresh(dropout=0.0)
     # The same masks for both ways: BERT4Rec draws them group by group.
     one_group = TrainingSettings(batch_size=BATCH, length_groups=1)
-    ours, labels = update(model, optimizer, sequences, np.sort(batches[0]), one_group, torch.Generator().manual_seed(1), device)
-    by_length = np.sort(batches[0])[np.argsort(sequences.length[np.sort(batches[0])], kind="stable")]
+    ours, labels = update(
+        model,
+        optimizer,
+        sequences,
+        np.sort(batches[0]),
+        one_group,
+        torch.Generator().manual_seed(1),
+        device,
+    )
+    by_length = np.sort(batches[0])[
+        np.argsort(sequences.length[np.sort(batches[0])], kind="stable")
+    ]
     with torch.no_grad():
         plain, _ = fresh(dropout=0.0)
-        literal = float(literal_loss(plain, sequences, by_length, torch.Generator().manual_seed(1))[0])
+        literal = float(
+            literal_loss(plain, sequences, by_length, torch.Generator().manual_seed(1))[0]
+        )
 
     parts = {}
     for name, change in (PARTS | (ON_GPU if device != "cpu" else {})).items():
         model, optimizer = fresh()
-        switches = {key: value for key, value in change.items() if key in TrainingSettings.__dataclass_fields__}
+        switches = {
+            key: value
+            for key, value in change.items()
+            if key in TrainingSettings.__dataclass_fields__
+        }
         changed = replace(training, **switches)
         if changed.compile:
             model.compile(dynamic=True)
         with without(model, **{key: value for key, value in change.items() if key not in switches}):
-            parts[name] = seconds(lambda index: update(model, optimizer, sequences, index, changed, generator, device), batches)  # noqa: B023
+            parts[name] = seconds(
+                lambda index, model=model, optimizer=optimizer, changed=changed: update(
+                    model, optimizer, sequences, index, changed, generator, device
+                ),
+                batches,
+            )
     model, optimizer = fresh()
     counter = FlopCounterMode(display=False)
     with counter:
         update(model, optimizer, sequences, batches[0], training, generator, device)
     model, optimizer = fresh()
     compared = batches[:literal_steps]
-    literal_seconds = seconds(lambda index: literal_step(model, optimizer, sequences, index, generator), compared)
+    literal_seconds = seconds(
+        lambda index: literal_step(model, optimizer, sequences, index, generator), compared
+    )
     model, optimizer = fresh()
-    same_batches = seconds(lambda index: update(model, optimizer, sequences, index, training, generator, device), compared)
+    same_batches = seconds(
+        lambda index: update(model, optimizer, sequences, index, training, generator, device),
+        compared,
+    )
     return {
         "loss_difference": abs(ours / labels - literal),
         "literal_seconds": literal_seconds,
@@ -189,60 +251,118 @@ def measure(dataset: str, architecture: str, settings: dict[str, Any], steps: in
         "speedup": literal_seconds / same_batches,
         "parts_seconds": parts,
         "operations": counter.get_total_flops(),
-        "tokens_per_second": float(np.minimum(sequences.length[batches[0]] - 1, LENGTH).sum()) / parts["as it is"],
+        "tokens_per_second": (
+            float(np.minimum(sequences.length[batches[0]] - 1, LENGTH).sum()) / parts["as it is"]
+        ),
     }
 
 
 def large_catalogue(loss: str) -> dict[str, float]:
-    """Child process: one step with 150,000 items, length 128, batch 256, d 64; seconds and the process's largest memory."""
+    """Child process: one step with 150,000 items, length 128, batch 256, d 64; seconds
+    and the process's largest memory.
+    """
     settings = TrainingSettings(batch_size=BATCH, loss=loss)
     items, length = 150_000, 128
     random = np.random.default_rng(0)
     flat = random.integers(1, items + 1, BATCH * (length + 1)).astype(np.int32)
     start = np.arange(BATCH) * (length + 1)
     sequences = Sequences(flat, start, start + length + 1, np.arange(BATCH, dtype=np.int32))
-    model = build("sasrec", items, {"hidden_size": 64, "heads": 2, "maximum_length": length}).train()
+    model = build(
+        "sasrec", items, {"hidden_size": 64, "heads": 2, "maximum_length": length}
+    ).train()
     optimizer = torch.optim.Adam(model.parameters(), fused=True)
     began = time.perf_counter()
-    update(model, optimizer, sequences, np.arange(BATCH), settings, torch.Generator().manual_seed(0), "cpu")
+    update(
+        model,
+        optimizer,
+        sequences,
+        np.arange(BATCH),
+        settings,
+        torch.Generator().manual_seed(0),
+        "cpu",
+    )
     return {"seconds": time.perf_counter() - began, "peak_mib": peak_mib()}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Parse arguments, measure, print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=20, help="batches for each way but the literal one (default: 20)")
-    parser.add_argument("--literal-steps", type=int, default=5, help="batches on which both ways are compared (default: 5)")
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="CPU threads (default: all)")
-    parser.add_argument("--device", default="cpu", help="cpu or cuda (default: cpu); on a GPU also bfloat16 and the compiled encoder")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--steps",
+        type=int,
+        default=20,
+        help="batches for each way but the literal one (default: 20)",
+    )
+    parser.add_argument(
+        "--literal-steps",
+        type=int,
+        default=5,
+        help="batches on which both ways are compared (default: 5)",
+    )
+    parser.add_argument(
+        "--threads", type=int, default=os.cpu_count(), help="CPU threads (default: all)"
+    )
+    parser.add_argument(
+        "--device",
+        default="cpu",
+        help="cpu or cuda (default: cpu); on a GPU also bfloat16 and the compiled encoder",
+    )
     parser.add_argument("--large-catalogue", choices=losses.LOSSES, help=argparse.SUPPRESS)
     arguments = parser.parse_args(argv)
     torch.set_num_threads(arguments.threads)
     if arguments.large_catalogue:
         return print(json.dumps(large_catalogue(arguments.large_catalogue)))
 
-    missing = sorted({name for name, _ in CASES if not Path(f"results/{name}/loo/train.parquet").is_file()})
+    missing = sorted(
+        {name for name, _ in CASES if not Path(f"results/{name}/loo/train.parquet").is_file()}
+    )
     if missing:
         sys.exit(
-            f"no split of {', '.join(missing)} under results/; make it first:\n{__doc__.split('Needs the splits:')[1].split('python')[0]}"
+            f"no split of {', '.join(missing)} under results/; make it"
+            f" first:\n{__doc__.split('Needs the splits:')[1].split('python')[0]}"
         )
     rate = multiply_rate(arguments.device)
-    print(f"{'':<20}{'literal, s':>12}{'here, s':>10}{'faster':>8}{'of the multiply rate':>22}   seconds with one part taken back")
+    print(
+        f"{'':<20}{'literal, s':>12}{'here, s':>10}{'faster':>8}{'of the multiply rate':>22}  "
+        " seconds with one part taken back"
+    )
     found: dict[str, Any] = {}
     for (dataset, architecture), settings in CASES.items():
-        case = measure(dataset, architecture, settings, arguments.steps, arguments.literal_steps, arguments.device)
-        case["share_of_multiply_rate"] = case["operations"] / case["parts_seconds"]["as it is"] / rate
+        case = measure(
+            dataset,
+            architecture,
+            settings,
+            arguments.steps,
+            arguments.literal_steps,
+            arguments.device,
+        )
+        case["share_of_multiply_rate"] = (
+            case["operations"] / case["parts_seconds"]["as it is"] / rate
+        )
         found[f"{dataset} {architecture}"] = case
         parts = ", ".join(f"{name} {value:.3f}" for name, value in case["parts_seconds"].items())
         print(
-            f"{dataset + ' ' + architecture:<20}{case['literal_seconds']:>12.2f}{case['seconds']:>10.3f}{case['speedup']:>8.1f}"
-            f"{case['share_of_multiply_rate']:>22.2f}   {parts}",
+            f"{dataset + ' ' + architecture:<20}{case['literal_seconds']:>12.2f}"
+            f"{case['seconds']:>10.3f}{case['speedup']:>8.1f}"
+            f"{case['share_of_multiply_rate']:>22.2f}"
+            f"   {parts}",
             flush=True,
         )
     large = {}
     for loss in ("softmax", "sampled_softmax"):
-        command = [sys.executable, __file__, "--large-catalogue", loss, "--threads", str(arguments.threads)]
-        large[loss] = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
+        command = [
+            sys.executable,
+            __file__,
+            "--large-catalogue",
+            loss,
+            "--threads",
+            str(arguments.threads),
+        ]
+        large[loss] = json.loads(
+            subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+        )
         cost = f"{large[loss]['seconds']:.1f} s a step, {large[loss]['peak_mib']:,.0f} MiB at most"
         print(f"150,000 items, length 128, batch 256, {loss}: {cost}", flush=True)
     wrong = [name for name, case in found.items() if not case["loss_difference"] <= 1e-5]

@@ -1,4 +1,6 @@
-"""Copy the figures of a finished study into docs/examples/, and take pictures of its results/index.html. Run by `make pictures`."""
+"""Copy the figures of a finished study into docs/examples/, and take pictures of its
+results/index.html. Run by `make pictures`.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,13 @@ def main() -> None:
         shutil.copy(figure, EXAMPLES)
     shutil.copy(RUN / "learning_curve.png", EXAMPLES)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium") or shutil.which("google-chrome"))
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium") or shutil.which("google-chrome")
+        )
         for name, width, height, scheme, place in VIEWS:
-            page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+            page = browser.new_page(
+                viewport={"width": width, "height": height}, color_scheme=scheme
+            )
             page.goto((RESULTS / "index.html").resolve().as_uri())
             page.locator(place).first.evaluate("element => element.scrollIntoView()")
             page.screenshot(path=EXAMPLES / f"{name}.png")

@@ -1,4 +1,6 @@
-"""Read a raw log, reduce it to its p-core, encode users and items, and count what was read, dropped and kept."""
+"""Read a raw log, reduce it to its p-core, encode users and items, and count what was
+read, dropped and kept.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,17 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from lastitem.data.interactions import (
+    TIE_ORDERS,
+    core_filter,
+    describe,
+    raw_counts,
+    read_interactions,
+    statistics,
+    write_core,
+)
 from lastitem.errors import InputError, run
 from lastitem.files import read_json, write_json
-from lastitem.interactions import TIE_ORDERS, core_filter, describe, raw_counts, read_interactions, statistics, write_core
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -17,15 +27,28 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dataset", required=True, help="name for messages and tables")
     parser.add_argument("--log", required=True, help="the raw log as it was downloaded")
-    parser.add_argument("--provenance", required=True, help="JSON written by download.py; names the source")
-    parser.add_argument("--sources", required=True, type=json.loads, help="JSON: source → {form: how its file is read}")
+    parser.add_argument(
+        "--provenance", required=True, help="JSON written by download.py; names the source"
+    )
+    parser.add_argument(
+        "--sources",
+        required=True,
+        type=json.loads,
+        help="JSON: source → {form: how its file is read}",
+    )
     parser.add_argument("--minimum-events", required=True, type=int, help="p of the p-core")
-    parser.add_argument("--ties", required=True, choices=TIE_ORDERS, help="order of a user's events with equal time")
+    parser.add_argument(
+        "--ties", required=True, choices=TIE_ORDERS, help="order of a user's events with equal time"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of --ties random")
-    parser.add_argument("--interactions", required=True, help="output: user, item, timestamp (Parquet)")
+    parser.add_argument(
+        "--interactions", required=True, help="output: user, item, timestamp (Parquet)"
+    )
     parser.add_argument("--users", required=True, help="output: user code → original id (Parquet)")
     parser.add_argument("--items", required=True, help="output: item code → original id (Parquet)")
-    parser.add_argument("--statistics", required=True, help="output: counts and the row of Table 1 (JSON)")
+    parser.add_argument(
+        "--statistics", required=True, help="output: counts and the row of Table 1 (JSON)"
+    )
     arguments = parser.parse_args(argv)
 
     provenance = read_json(arguments.provenance)
@@ -33,18 +56,24 @@ def main(argv: Sequence[str] | None = None) -> None:
     where = f"{arguments.dataset}, source {source!r} ({provenance['address']})"
     if source not in arguments.sources:
         found = ", ".join(arguments.sources)
-        raise InputError(f"{where}: the config has no such source any more; found: {found}. Delete {arguments.log} to have it fetched anew")
+        raise InputError(
+            f"{where}: the config has no such source any more; found: {found}. Delete"
+            f" {arguments.log} to have it fetched anew"
+        )
     try:
         log = read_interactions(arguments.log, arguments.sources[source]["form"])
     except InputError as error:
         form = f"registry.{arguments.dataset}.sources.{source}.form"
         remedy = (
-            f"How the file is read stands in the config under registry.{arguments.dataset} (under {form}, where it lists sources); if it is"
-            f" not the log at all, delete {Path(arguments.log).parent}"
+            f"How the file is read stands in the config under registry.{arguments.dataset} (under"
+            f" {form}, where it lists sources); if it is not the log at all, delete"
+            f" {Path(arguments.log).parent}"
         )
         raise InputError(f"{where}: {error}\n{remedy}") from None
     try:
-        core = core_filter(log, minimum_events=arguments.minimum_events, ties=arguments.ties, seed=arguments.seed)
+        core = core_filter(
+            log, minimum_events=arguments.minimum_events, ties=arguments.ties, seed=arguments.seed
+        )
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
     write_core(core, arguments.interactions, arguments.users, arguments.items)

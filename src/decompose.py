@@ -1,4 +1,6 @@
-"""Decompose every attention block by norms: mixing ratios of Attn, AttnRes and AttnResLN, and maps of the newest positions."""
+"""Decompose every attention block by norms: mixing ratios of Attn, AttnRes and
+AttnResLN, and maps of the newest positions.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +8,30 @@ import argparse
 from collections.abc import Sequence
 
 from lastitem import diagnosis
-from lastitem.decomposition import NO_ATTENTION, SINGLE_ITEMS, decompose
+from lastitem.data.sequences import read_held_out
 from lastitem.errors import run
-from lastitem.runs import Run, stack, write_run_table
-from lastitem.sequences import read_held_out
+from lastitem.evaluation.decomposition import NO_ATTENTION, SINGLE_ITEMS, decompose
+from lastitem.study.runs import Run, stack, write_run_table
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Parse arguments, decompose, write mixing ratios and maps."""
     parser = argparse.ArgumentParser(description=__doc__)
     diagnosis.add_arguments(parser)
-    parser.add_argument("--map-positions", required=True, type=int, help="newest positions shown in the maps")
-    parser.add_argument("--mixing", required=True, help="output: mean, median, sd per layer, part and positions (Parquet)")
-    parser.add_argument("--mixing-users", required=True, help="output: the ratios of each user (Parquet)")
-    parser.add_argument("--maps", required=True, help="output: averages over users per cell (Parquet)")
+    parser.add_argument(
+        "--map-positions", required=True, type=int, help="newest positions shown in the maps"
+    )
+    parser.add_argument(
+        "--mixing",
+        required=True,
+        help="output: mean, median, sd per layer, part and positions (Parquet)",
+    )
+    parser.add_argument(
+        "--mixing-users", required=True, help="output: the ratios of each user (Parquet)"
+    )
+    parser.add_argument(
+        "--maps", required=True, help="output: averages over users per cell (Parquet)"
+    )
     arguments = parser.parse_args(argv)
 
     this = Run.from_arguments(arguments)
@@ -28,14 +40,29 @@ def main(argv: Sequence[str] | None = None) -> None:
         for path in (arguments.mixing, arguments.mixing_users, arguments.maps):
             write_run_table(path, this, {}, note=NO_ATTENTION)
         return
-    found = decompose(model, read_held_out(arguments.test), map_positions=arguments.map_positions, device=arguments.device)
-    print(f"parts + left-out terms = output to {found.additivity_error:.1e} at every position of every block (tolerance 1e-4)")
-    print(f"{found.single_item_inputs:,} inputs with one item are left out; {len(found.user):,} are in")
+    found = decompose(
+        model,
+        read_held_out(arguments.test),
+        map_positions=arguments.map_positions,
+        device=arguments.device,
+    )
+    print(
+        f"parts + left-out terms = output to {found.additivity_error:.1e} at every position of"
+        " every block (tolerance 1e-4)"
+    )
+    print(
+        f"{found.single_item_inputs:,} inputs with one item are left out; {len(found.user):,}"
+        " are in"
+    )
     if not len(found.user):
         for path in (arguments.mixing, arguments.mixing_users, arguments.maps):
             write_run_table(path, this, {}, note=SINGLE_ITEMS)
         return
-    write_run_table(arguments.mixing, this, stack([found.summary() | {"single_item_inputs": found.single_item_inputs}]))
+    write_run_table(
+        arguments.mixing,
+        this,
+        stack([found.summary() | {"single_item_inputs": found.single_item_inputs}]),
+    )
     write_run_table(arguments.mixing_users, this, found.by_user())
     write_run_table(arguments.maps, this, found.maps())
 

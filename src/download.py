@@ -1,4 +1,6 @@
-"""Fetch a raw log from the first of its sources that works, and note where it came from."""
+"""Fetch a raw log from the first of its sources that works, and note where it came
+from.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lastitem.downloading import fetch_first, keep, take_kept
+from lastitem.data.download.local_files import FINGERPRINTS
+from lastitem.data.download.sources import fetch_first, keep, take_kept
 from lastitem.errors import run
 from lastitem.files import write_json
-from lastitem.origins import FINGERPRINTS
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -23,17 +25,32 @@ def main(argv: Sequence[str] | None = None) -> None:
         "--sources",
         required=True,
         type=_read_json,
-        help="JSON: name → {url | share | package | by_hand | path | generated, …}; local files first, the others in this order",
+        help=(
+            "JSON: name → {url | share | package | by_hand | path | generated, …}; local files"
+            " first, the others in this order"
+        ),
     )
     parser.add_argument("--licence", help="terms of the data, said before a download")
-    parser.add_argument("--fingerprints", type=_read_json, default={}, help="JSON: local file → its state, noted beside the output")
-    parser.add_argument("--kept", choices=("true", "false"), default="false", help="take what was fetched before, if it still fits")
+    parser.add_argument(
+        "--fingerprints",
+        type=_read_json,
+        default={},
+        help="JSON: local file → its state, noted beside the output",
+    )
+    parser.add_argument(
+        "--kept",
+        choices=("true", "false"),
+        default="false",
+        help="take what was fetched before, if it still fits",
+    )
     parser.add_argument("--out", required=True, help="where the file goes, as it was served")
     parser.add_argument("--provenance", required=True, help="JSON: source, address, bytes, sha256")
     arguments = parser.parse_args(argv)
     found = None
     if arguments.kept == "true":
-        found = take_kept(arguments.dataset, arguments.sources, arguments.out, arguments.fingerprints)
+        found = take_kept(
+            arguments.dataset, arguments.sources, arguments.out, arguments.fingerprints
+        )
     if found is None:
         found = fetch_first(arguments.dataset, arguments.sources, arguments.out, arguments.licence)
         keep(arguments.out, found, arguments.fingerprints)
@@ -43,7 +60,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _read_json(text: str) -> dict[str, Any]:
     try:
-        # Bytes as they were given: in the C locale Python takes é in an argument for two broken characters.
+        # Bytes as they were given: in the C locale Python takes é in an argument for
+        # two broken characters.
         return json.loads(os.fsencode(text))
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"not JSON ({error})") from None

@@ -1,4 +1,6 @@
-"""Rank the catalogue for every test case: recommendations, accuracy, coverage, and the ranks of the user's own last items."""
+"""Rank the catalogue for every test case: recommendations, accuracy, coverage, and the
+ranks of the user's own last items.
+"""
 
 from __future__ import annotations
 
@@ -8,26 +10,39 @@ from collections.abc import Sequence
 import numpy as np
 
 from lastitem import diagnosis
+from lastitem.data.sequences import read_held_out, read_training
 from lastitem.errors import run
+from lastitem.evaluation.metrics import coverage
+from lastitem.evaluation.ranking import NO_RANK, rank
+from lastitem.evaluation.recommendations import recommendations_table
 from lastitem.files import read_parquet, write_json
-from lastitem.metrics import coverage
-from lastitem.ranking import NO_RANK, rank
-from lastitem.recommendations import recommendations_table
-from lastitem.runs import Run, write_run_table
-from lastitem.sequences import read_held_out, read_training
+from lastitem.study.runs import Run, write_run_table
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Parse arguments, rank, write ranks, recommendations and coverage."""
     parser = argparse.ArgumentParser(description=__doc__)
     diagnosis.add_arguments(parser)
-    parser.add_argument("--train", required=True, help="training part (Parquet): tells which targets are cold")
-    parser.add_argument("--filter-seen", required=True, choices=("true", "false"), help="leave seen items out of the lists")
+    parser.add_argument(
+        "--train", required=True, help="training part (Parquet): tells which targets are cold"
+    )
+    parser.add_argument(
+        "--filter-seen",
+        required=True,
+        choices=("true", "false"),
+        help="leave seen items out of the lists",
+    )
     parser.add_argument("--cutoffs", required=True, type=int, nargs="+", help="K of coverage@K")
     parser.add_argument("--users", required=True, help="user map (Parquet): code → original id")
     parser.add_argument("--items", required=True, help="item map (Parquet): code → original id")
-    parser.add_argument("--recommendation-length", required=True, type=int, help="items recommended for each case")
-    parser.add_argument("--recommendations", required=True, help="output: the best items of each case, with original ids (Parquet)")
+    parser.add_argument(
+        "--recommendation-length", required=True, type=int, help="items recommended for each case"
+    )
+    parser.add_argument(
+        "--recommendations",
+        required=True,
+        help="output: the best items of each case, with original ids (Parquet)",
+    )
     parser.add_argument("--ranks", required=True, help="output: a row per test case (Parquet)")
     parser.add_argument("--summary", required=True, help="output: coverage and counts (JSON)")
     arguments = parser.parse_args(argv)
@@ -58,10 +73,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     }
     write_run_table(arguments.ranks, this, columns)
     user_ids, item_ids = (
-        read_parquet(path)[column].combine_chunks() for path, column in ((arguments.users, "user_id"), (arguments.items, "item_id"))
+        read_parquet(path)[column].combine_chunks()
+        for path, column in ((arguments.users, "user_id"), (arguments.items, "item_id"))
     )
     write_run_table(
-        arguments.recommendations, this, recommendations_table(found, cases, user_ids, item_ids, arguments.recommendation_length)
+        arguments.recommendations,
+        this,
+        recommendations_table(found, cases, user_ids, item_ids, arguments.recommendation_length),
     )
     assert found.lists is not None
     summary = {
@@ -76,7 +94,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         "targets": len(cases),
         "cold_targets": int(cold.sum()),
         "targets_lost_to_filter": int(lost.sum()),
-        "coverage": {str(cutoff): coverage(found.lists, model.items, cutoff) for cutoff in arguments.cutoffs},
+        "coverage": {
+            str(cutoff): coverage(found.lists, model.items, cutoff) for cutoff in arguments.cutoffs
+        },
     }
     write_json(arguments.summary, summary)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from lastitem import figures, tables
 from lastitem.errors import run
-from lastitem.runs import read_run_tables
-from lastitem.summaries import Bootstrap, shuffle_effects
+from lastitem.report import figures, tables
+from lastitem.report.summaries import Bootstrap, shuffle_effects
+from lastitem.study.runs import read_run_tables
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -21,7 +21,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
 
     bootstrap = Bootstrap.from_arguments(arguments)
-    effects = shuffle_effects(read_run_tables(arguments.shuffle), "ndcg", arguments.cutoff, bootstrap)
+    effects = shuffle_effects(
+        read_run_tables(arguments.shuffle), "ndcg", arguments.cutoff, bootstrap
+    )
     tables.write_csv(effects, arguments.csv)
     figures.save(figures.fig1(effects, arguments.cutoff), arguments.pdf, arguments.png)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from lastitem import figures, tables
 from lastitem.errors import run
-from lastitem.runs import read_run_tables
-from lastitem.summaries import Bootstrap, last_item_hit_rates
+from lastitem.report import figures, tables
+from lastitem.report.summaries import Bootstrap, last_item_hit_rates
+from lastitem.study.runs import read_run_tables
 
 
 def main(argv: Sequence[str] | None = None) -> None:

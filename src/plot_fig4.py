@@ -7,17 +7,19 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from lastitem import figures, tables
 from lastitem.errors import run
-from lastitem.runs import read_run_tables
-from lastitem.summaries import Bootstrap, mixing_at_readout, sweep
+from lastitem.report import figures, tables
+from lastitem.report.summaries import Bootstrap, mixing_at_readout, sweep
+from lastitem.study.runs import read_run_tables
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Parse arguments, summarize, draw, write the figure and the numbers behind it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rescale", required=True, nargs="+", help="rescale.parquet of each run")
-    parser.add_argument("--mixing", required=True, nargs="+", help="rescale_mixing.parquet of each run")
+    parser.add_argument(
+        "--mixing", required=True, nargs="+", help="rescale_mixing.parquet of each run"
+    )
     parser.add_argument("--cutoff", required=True, type=int, help="K")
     Bootstrap.add_arguments(parser)
     figures.add_output_arguments(parser)
@@ -26,7 +28,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     bootstrap = Bootstrap.from_arguments(arguments)
     curves = sweep(read_run_tables(arguments.rescale), arguments.cutoff, bootstrap)
     mixing = mixing_at_readout(read_run_tables(arguments.mixing), bootstrap, ["residual_scale"])
-    tables.write_csv(pd.concat([curves, mixing.assign(measure="mixing ratio")], ignore_index=True), arguments.csv)
+    tables.write_csv(
+        pd.concat([curves, mixing.assign(measure="mixing ratio")], ignore_index=True), arguments.csv
+    )
     figures.save(figures.fig4(curves, mixing, arguments.cutoff), arguments.pdf, arguments.png)
 
 

@@ -1,4 +1,6 @@
-"""Draw how one training went: loss and validation NDCG by epoch, and the state that was kept."""
+"""Draw how one training went: loss and validation NDCG by epoch, and the state that was
+kept.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,9 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from lastitem import figures
 from lastitem.errors import run
-from lastitem.runs import Run
+from lastitem.report import figures
+from lastitem.study.runs import Run
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -22,7 +24,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--png", required=True, help="output")
     arguments = parser.parse_args(argv)
     this = Run.from_arguments(arguments)
-    figures.save(figures.learning_curve(pd.read_csv(arguments.curve), this, arguments.cutoff), arguments.pdf, arguments.png)
+    figures.save(
+        figures.learning_curve(pd.read_csv(arguments.curve), this, arguments.cutoff),
+        arguments.pdf,
+        arguments.png,
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Scale the attention residual at inference, λ = 0 … 1: ranks, last-item ranks, shuffles, recovery and mixing for each λ."""
+"""Scale the attention residual at inference, λ = 0 … 1: ranks, last-item ranks,
+shuffles, recovery and mixing for each λ.
+"""
 
 from __future__ import annotations
 
@@ -8,25 +10,40 @@ from collections.abc import Sequence
 from tqdm import tqdm
 
 from lastitem import diagnosis
-from lastitem.decomposition import NO_ATTENTION, SINGLE_ITEMS
+from lastitem.data.sequences import read_held_out
 from lastitem.errors import InputError, run
-from lastitem.rescaling import rank_scaled
-from lastitem.runs import Run, stack, write_run_table
-from lastitem.sequences import read_held_out
-from lastitem.shuffling import orders_and_repeats
+from lastitem.evaluation.decomposition import NO_ATTENTION, SINGLE_ITEMS
+from lastitem.evaluation.rescaling import rank_scaled
+from lastitem.evaluation.shuffling import orders_and_repeats
+from lastitem.study.runs import Run, stack, write_run_table
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Parse arguments, sweep λ over validation and test, write ranks and mixing ratios."""
+    """Parse arguments, sweep λ over validation and test, write ranks and
+    mixing ratios.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     diagnosis.add_arguments(parser)
-    parser.add_argument("--validation", required=True, help="validation part (Parquet): λ is chosen on it")
-    parser.add_argument("--filter-seen", required=True, choices=("true", "false"), help="leave seen items out of the lists")
+    parser.add_argument(
+        "--validation", required=True, help="validation part (Parquet): λ is chosen on it"
+    )
+    parser.add_argument(
+        "--filter-seen",
+        required=True,
+        choices=("true", "false"),
+        help="leave seen items out of the lists",
+    )
     parser.add_argument("--scales", required=True, nargs="+", help="the grid of λ; holds 1")
     parser.add_argument("--repeats", required=True, type=int, help="shuffles of each kind")
-    parser.add_argument("--shuffle-seed", type=int, default=0, help="with user and repeat decides each permutation")
-    parser.add_argument("--ranks", required=True, help="output: a row per part, λ, order, repeat and case (Parquet)")
-    parser.add_argument("--mixing", required=True, help="output: mixing ratios of each user by λ (Parquet)")
+    parser.add_argument(
+        "--shuffle-seed", type=int, default=0, help="with user and repeat decides each permutation"
+    )
+    parser.add_argument(
+        "--ranks", required=True, help="output: a row per part, λ, order, repeat and case (Parquet)"
+    )
+    parser.add_argument(
+        "--mixing", required=True, help="output: mixing ratios of each user by λ (Parquet)"
+    )
     arguments = parser.parse_args(argv)
 
     this = Run.from_arguments(arguments)
@@ -39,9 +56,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     cases = {part: read_held_out(getattr(arguments, part)) for part in ("validation", "test")}
     scales = [float(scale) for scale in arguments.scales]
     if 1.0 not in scales:
-        raise InputError(f"--scales {' '.join(arguments.scales)}: must hold 1, the model as trained, against which the others are compared")
+        raise InputError(
+            f"--scales {' '.join(arguments.scales)}: must hold 1, the model as trained, against"
+            " which the others are compared"
+        )
     rankings = [("validation", scale, "ordered", 0) for scale in scales]
-    rankings += [("test", scale, *way) for scale in scales for way in orders_and_repeats(arguments.repeats)]
+    rankings += [
+        ("test", scale, *way) for scale in scales for way in orders_and_repeats(arguments.repeats)
+    ]
     ranks, mixing = [], []
     for part, scale, order, repeat in tqdm(rankings, desc="rank", unit="ranking", disable=None):
         ranked, ratios = rank_scaled(
@@ -59,8 +81,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         if ratios:
             mixing.append(ratios)
     write_run_table(arguments.ranks, this, stack(ranks))
-    print("parts + left-out terms = output at the read-out of every block, for each λ (tolerance 1e-4)")
-    write_run_table(arguments.mixing, this, stack(mixing), note="" if len(mixing[0]["user"]) else SINGLE_ITEMS)
+    print(
+        "parts + left-out terms = output at the read-out of every block, for each λ (tolerance"
+        " 1e-4)"
+    )
+    write_run_table(
+        arguments.mixing, this, stack(mixing), note="" if len(mixing[0]["user"]) else SINGLE_ITEMS
+    )
 
 
 if __name__ == "__main__":

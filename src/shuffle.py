@@ -1,4 +1,6 @@
-"""Shuffle the history at inference: all items but the last (partial), or all (full), several times each."""
+"""Shuffle the history at inference: all items but the last (partial), or all (full),
+several times each.
+"""
 
 from __future__ import annotations
 
@@ -9,27 +11,38 @@ import numpy as np
 from tqdm import tqdm
 
 from lastitem import diagnosis
+from lastitem.data.sequences import read_held_out
 from lastitem.errors import run
-from lastitem.ranking import rank
-from lastitem.runs import Run, stack, write_run_table
-from lastitem.sequences import read_held_out
-from lastitem.shuffling import orders_and_repeats, reorder
+from lastitem.evaluation.ranking import rank
+from lastitem.evaluation.shuffling import orders_and_repeats, reorder
+from lastitem.study.runs import Run, stack, write_run_table
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Parse arguments, rank under each order, write one row per case, order and repeat."""
+    """Parse arguments, rank under each order, write one row per case,
+    order and repeat.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     diagnosis.add_arguments(parser)
-    parser.add_argument("--filter-seen", required=True, choices=("true", "false"), help="leave seen items out of the lists")
+    parser.add_argument(
+        "--filter-seen",
+        required=True,
+        choices=("true", "false"),
+        help="leave seen items out of the lists",
+    )
     parser.add_argument("--repeats", required=True, type=int, help="shuffles of each kind")
-    parser.add_argument("--shuffle-seed", type=int, default=0, help="with user and repeat decides each permutation")
+    parser.add_argument(
+        "--shuffle-seed", type=int, default=0, help="with user and repeat decides each permutation"
+    )
     parser.add_argument("--out", required=True, help="output (Parquet)")
     arguments = parser.parse_args(argv)
 
     model = diagnosis.prepare(arguments)
     cases = read_held_out(arguments.test)
     tables = []
-    for order, repeat in tqdm(orders_and_repeats(arguments.repeats), desc="shuffle", unit="ranking", disable=None):
+    for order, repeat in tqdm(
+        orders_and_repeats(arguments.repeats), desc="shuffle", unit="ranking", disable=None
+    ):
         found = rank(
             model,
             cases,

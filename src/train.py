@@ -1,4 +1,6 @@
-"""Train one recommender on one split with one seed; early stopping on validation, the best state kept."""
+"""Train one recommender on one split with one seed; early stopping on validation, the
+best state kept.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,14 @@ import torch
 from tqdm import tqdm
 
 from lastitem import __version__, device
-from lastitem.checkpoints import Checkpoint, key_of
+from lastitem.data.sequences import read_held_out, read_training
 from lastitem.errors import run
 from lastitem.files import read_json, read_parquet, write_aside
-from lastitem.imports import imported_modules
 from lastitem.models.registry import ARCHITECTURES, build, save
-from lastitem.runs import Run
-from lastitem.sequences import read_held_out, read_training
-from lastitem.training import Round, TrainingSettings, epochs_left, train
+from lastitem.study.dependencies import imported_modules
+from lastitem.study.runs import Run
+from lastitem.training.checkpoints import Checkpoint, key_of
+from lastitem.training.loop import Round, TrainingSettings, epochs_left, train
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -31,17 +33,38 @@ def main(argv: Sequence[str] | None = None) -> None:
     Run.add_arguments(parser)
     parser.add_argument("--train", required=True, help="training part (Parquet)")
     parser.add_argument("--validation", required=True, help="validation part (Parquet)")
-    parser.add_argument("--items", required=True, help="item map (Parquet); its length is the size of the catalogue")
+    parser.add_argument(
+        "--items", required=True, help="item map (Parquet); its length is the size of the catalogue"
+    )
     parser.add_argument("--architecture", required=True, choices=list(ARCHITECTURES))
-    parser.add_argument("--settings", type=json.loads, default={}, help="JSON: settings of the architecture")
-    parser.add_argument("--choice", help="JSON written by choose.py: settings that override --settings; its own seed is not trained again")
-    parser.add_argument("--training", type=json.loads, default={}, help="JSON: settings of the training")
-    parser.add_argument("--filter-seen", required=True, choices=("true", "false"), help="in the validation ranking")
+    parser.add_argument(
+        "--settings", type=json.loads, default={}, help="JSON: settings of the architecture"
+    )
+    parser.add_argument(
+        "--choice",
+        help=(
+            "JSON written by choose.py: settings that override --settings; its own seed is not"
+            " trained again"
+        ),
+    )
+    parser.add_argument(
+        "--training", type=json.loads, default={}, help="JSON: settings of the training"
+    )
+    parser.add_argument(
+        "--filter-seen", required=True, choices=("true", "false"), help="in the validation ranking"
+    )
     device.add_arguments(parser)
-    parser.add_argument("--state", help="state of an unfinished training, from which a killed one goes on; removed at the end")
+    parser.add_argument(
+        "--state",
+        help="state of an unfinished training, from which a killed one goes on; removed at the end",
+    )
     parser.add_argument("--weights", required=True, help="output (safetensors)")
-    parser.add_argument("--description", required=True, help="output: architecture, settings, best round (JSON)")
-    parser.add_argument("--curve", required=True, help="output: loss and validation NDCG per round (CSV)")
+    parser.add_argument(
+        "--description", required=True, help="output: architecture, settings, best round (JSON)"
+    )
+    parser.add_argument(
+        "--curve", required=True, help="output: loss and validation NDCG per round (CSV)"
+    )
     arguments = parser.parse_args(argv)
 
     this = Run.from_arguments(arguments)
@@ -82,11 +105,15 @@ def main(argv: Sequence[str] | None = None) -> None:
         def report(curve: Sequence[Round], seconds: float) -> None:
             line = curve[-1]
             progress.update(line.epoch - progress.n)
-            soonest, latest = (tqdm.format_interval(seconds / line.epoch * epochs) for epochs in epochs_left(curve, settings))
+            soonest, latest = (
+                tqdm.format_interval(seconds / line.epoch * epochs)
+                for epochs in epochs_left(curve, settings)
+            )
             say(
-                f"epoch {line.epoch}, {line.updates} updates, {seconds:.0f} s: loss {line.loss:.4f}, "
-                f"validation NDCG@{settings.validation_cutoff} {line.validation_ndcg:.4f}{' (best)' if line.best else ''}; "
-                f"left {soonest} without a better round, {latest} at most"
+                f"epoch {line.epoch}, {line.updates} updates, {seconds:.0f} s: loss"
+                f" {line.loss:.4f}, validation NDCG@{settings.validation_cutoff}"
+                f" {line.validation_ndcg:.4f}{' (best)' if line.best else ''}; left {soonest}"
+                f" without a better round, {latest} at most"
             )
 
         curve = train(
@@ -117,12 +144,21 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def take_chosen(arguments: argparse.Namespace, point: str) -> None:
-    """Copy the model that was trained at the chosen point of the grid with this seed."""
+    """Copy the model that was trained at the chosen point of the grid
+    with this seed.
+    """
     folder = Path(arguments.choice).parent / "grid" / point / f"seed={arguments.seed}"
-    for name, path in (("model.safetensors", "weights"), ("model.json", "description"), ("learning_curve.csv", "curve")):
+    for name, path in (
+        ("model.safetensors", "weights"),
+        ("model.json", "description"),
+        ("learning_curve.csv", "curve"),
+    ):
         with write_aside(vars(arguments)[path]) as aside:
             shutil.copyfile(folder / name, aside)
-    print(f"[{arguments.dataset} {arguments.split} {arguments.model} seed={arguments.seed}] taken from the grid: {point}")
+    print(
+        f"[{arguments.dataset} {arguments.split} {arguments.model} seed={arguments.seed}] taken"
+        f" from the grid: {point}"
+    )
 
 
 if __name__ == "__main__":

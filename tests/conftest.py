@@ -1,4 +1,6 @@
-"""How many tests run at once, with how many threads and in which order, and a disk to fill."""
+"""How many tests run at once, with how many threads and in which order, and a disk to
+fill.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-# Of the tests that run at once each computes with one thread: those of several would wait for one another. Read when torch is imported.
+# Of the tests that run at once each computes with one thread: those of several would
+# wait for one another. Read when torch is imported.
 os.environ["OMP_NUM_THREADS"] = "1"
 
 #: Folders whose tests take minutes each.
@@ -17,7 +20,9 @@ LONG = ("slurm", "workflow")
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores: the tests of servers and schedulers wait for most of their time."""
+    """One more than there are cores: the tests of servers and schedulers wait for most
+    of their time.
+    """
     return (os.cpu_count() or 1) + 1
 
 

@@ -1,4 +1,6 @@
-"""Each job its own GPU. No GPU is needed: only how many torch sees is pretended, the processes and their locks are real."""
+"""Each job its own GPU. No GPU is needed: only how many torch sees is pretended, the
+processes and their locks are real.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,18 @@ sys.stdin.read()
 
 @contextmanager
 def job(folder: Path, gpus: int, asked: str = "cuda", visible: str | None = None) -> Iterator[str]:
-    """The device that a process gets, which it keeps until the block ends; then it is killed."""
-    here = {**os.environ, "PYTHONPATH": str(SOURCE), "TMPDIR": str(folder)} | ({"CUDA_VISIBLE_DEVICES": visible} if visible else {})
+    """The device that a process gets, which it keeps until the block ends; then it is
+    killed.
+    """
+    here = {**os.environ, "PYTHONPATH": str(SOURCE), "TMPDIR": str(folder)} | (
+        {"CUDA_VISIBLE_DEVICES": visible} if visible else {}
+    )
     process = subprocess.Popen(
-        [sys.executable, "-c", JOB, str(gpus), asked], env=here, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", JOB, str(gpus), asked],
+        env=here,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None
     try:
@@ -52,7 +62,9 @@ def test_each_job_has_a_gpu_of_its_own_and_a_killed_one_gives_it_back(tmp_path):
 
 
 def test_devices_are_those_that_are_visible(tmp_path):
-    """Two jobs of a scheduler that were given different GPUs do not take each other's."""
+    """Two jobs of a scheduler that were given different GPUs do not take
+    each other's.
+    """
     with job(tmp_path, 2, visible="3,5") as first, job(tmp_path, 2, visible="5,3") as second:
         assert (first, second) == ("cuda:0", "cuda:0"), "3 and 5"
 
@@ -67,7 +79,10 @@ def test_what_leaves_no_choice_is_taken_as_it_is(tmp_path, gpus, asked):
 def test_float32_is_float32_in_every_library():
     """cuDNN, which computes GRU4Rec, takes TF32 by itself."""
     device.configure(argparse.Namespace(device="cpu", threads=1))
-    assert not device.torch.backends.cudnn.allow_tf32 and not device.torch.backends.cuda.matmul.allow_tf32
+    assert (
+        not device.torch.backends.cudnn.allow_tf32
+        and not device.torch.backends.cuda.matmul.allow_tf32
+    )
 
 
 @pytest.mark.skipif(device.torch.cuda.is_available(), reason="this machine has a CUDA device")

@@ -1,4 +1,6 @@
-"""Writing aside and renaming: a name never stands for half of its content. Case H1 of the fault catalogue, for single files."""
+"""Writing aside and renaming: a name never stands for half of its content. Case H1 of
+the fault catalogue, for single files.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +110,7 @@ def test_a_block_that_writes_nothing_is_an_error(tmp_path):
     assert names(tmp_path) == []
 
 
-def test_h1_a_killed_process_leaves_no_file_under_the_name_and_the_next_one_cleans_up(tmp_path):
+def test_a_killed_process_leaves_no_file_under_the_name_and_the_next_one_cleans_up(tmp_path):
     path = tmp_path / "model.safetensors"
     process = start(path, "wait")
     process.kill()
@@ -124,7 +126,7 @@ def test_h1_a_killed_process_leaves_no_file_under_the_name_and_the_next_one_clea
     assert path.read_text() == "whole"
 
 
-def test_h1_a_terminated_process_removes_what_it_had_written(tmp_path):
+def test_a_terminated_process_removes_what_it_had_written(tmp_path):
     """A scheduler ends a job with SIGTERM: the script unwinds."""
     process = start(tmp_path / "a.parquet", "wait")
     process.terminate()
@@ -152,7 +154,9 @@ def test_a_fault_of_the_program_keeps_its_traceback(tmp_path):
 
 
 def test_only_leftovers_of_dead_processes_of_this_file_are_removed(tmp_path):
-    """Not those of a living process, of another file, or of the same stem with another suffix; glob characters are plain."""
+    """Not those of a living process, of another file, or of the same stem with another
+    suffix; glob characters are plain.
+    """
     dead, path = dead_process(), tmp_path / "a[1]*.json"
     stale = f".a[1]*.json.{dead}.partial.json"
     others = [
@@ -170,7 +174,9 @@ def test_only_leftovers_of_dead_processes_of_this_file_are_removed(tmp_path):
 
 
 def test_a_living_writer_is_left_alone(tmp_path):
-    """Two processes write the same name: neither takes the other's temporary file, and each result is whole."""
+    """Two processes write the same name: neither takes the other's temporary file, and
+    each result is whole.
+    """
     path = tmp_path / "a.json"
     process = start(path, "wait")
     try:
@@ -202,9 +208,13 @@ def test_a_damaged_json_file_is_named_with_its_line(tmp_path):
 
 
 def test_a_damaged_parquet_file_is_never_read_as_another(tmp_path):
-    """Cut or with one bit flipped, drawn places: an error with the name and the remedy, or, where it makes no difference, the table."""
+    """Cut or with one bit flipped, drawn places: an error with the name and the remedy,
+    or, where it makes no difference, the table.
+    """
     path, random = tmp_path / "a.parquet", np.random.default_rng(4)
-    table = pa.table({"user": np.arange(500, dtype=np.int32), "items": [[int(user), 7] for user in range(500)]})
+    table = pa.table(
+        {"user": np.arange(500, dtype=np.int32), "items": [[int(user), 7] for user in range(500)]}
+    )
     write_parquet(path, table)
     content = path.read_bytes()
     for number in range(300):
@@ -217,7 +227,9 @@ def test_a_damaged_parquet_file_is_never_read_as_another(tmp_path):
         try:
             assert read_parquet(path).equals(table), number
         except InputError as error:
-            assert "a.parquet: not a readable Parquet file (" in str(error) and "delete it to have it made anew" in str(error)
+            assert "a.parquet: not a readable Parquet file (" in str(
+                error
+            ) and "delete it to have it made anew" in str(error)
 
 
 def test_a_parquet_file_that_cannot_be_opened_is_not_called_damaged(tmp_path):
@@ -226,9 +238,14 @@ def test_a_parquet_file_that_cannot_be_opened_is_not_called_damaged(tmp_path):
         read_parquet(tmp_path / "a folder")
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted in /proc, which this system has not")
+@pytest.mark.skipif(
+    not Path("/proc/self/task").exists(),
+    reason="threads are counted in /proc, which this system has not",
+)
 def test_reading_parquet_starts_no_thread_that_could_outlive_python(tmp_path):
-    table = pa.table({"user": np.repeat(np.arange(1000, dtype=np.int32), 100), "item": np.arange(100_000)})
+    table = pa.table(
+        {"user": np.repeat(np.arange(1000, dtype=np.int32), 100), "item": np.arange(100_000)}
+    )
     write_parquet(tmp_path / "a.parquet", table)
     count = """
 import os, sys
@@ -237,7 +254,11 @@ before = os.listdir("/proc/self/task")
 assert read_parquet(sys.argv[1]).num_rows == 100_000
 assert os.listdir("/proc/self/task") == before
 """
-    subprocess.run([sys.executable, "-c", count, tmp_path / "a.parquet"], check=True, env={**os.environ, "PYTHONPATH": str(SOURCE)})
+    subprocess.run(
+        [sys.executable, "-c", count, tmp_path / "a.parquet"],
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+    )
 
 
 def test_a_full_disk_is_named_with_the_file_and_the_remedy(small_disk):
@@ -245,9 +266,10 @@ def test_a_full_disk_is_named_with_the_file_and_the_remedy(small_disk):
     process = start(path, "fill")
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert stderr == (
-        f"-c: error: {path}: cannot be written: No space left on device;"
-        " make room and run again: what is complete is kept, and a training goes on from its last epoch\n"
+    assert (
+        stderr
+        == f"-c: error: {path}: cannot be written: No space left on device; make room and run"
+        " again: what is complete is kept, and a training goes on from its last epoch\n"
     )
     assert names(path.parent) == []
 
@@ -257,7 +279,10 @@ def test_a_folder_that_cannot_be_written_to_is_named(small_disk):
     (disk / "kept").write_text("kept")
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
     for path in (disk / "table.json", disk / "new" / "table.json"):
-        with pytest.raises(InputError, match=r"table\.json: cannot be written: Read-only file system; .*--directory"):
+        with pytest.raises(
+            InputError,
+            match=r"table\.json: cannot be written: Read-only file system; .*--directory",
+        ):
             write_json(path, {})
     assert names(disk) == ["kept"]
 
@@ -270,9 +295,19 @@ def test_a_file_that_the_block_cannot_read_is_not_taken_for_the_one_it_writes(tm
 
 def test_after_a_failure_without_logs_nobody_waits_for_input():
     """A submitted job has none, and its standard input may stay open."""
-    command = [sys.executable, "-c", "from lastitem.errors import after_failure; print(after_failure([]))"]
+    command = [
+        sys.executable,
+        "-c",
+        "from lastitem.errors import after_failure; print(after_failure([]))",
+    ]
     with subprocess.Popen(["sleep", "60"], stdout=subprocess.PIPE) as silent:
-        done = subprocess.run(command, stdin=silent.stdout, env={**os.environ, "PYTHONPATH": str(SOURCE)}, capture_output=True, timeout=30)
+        done = subprocess.run(
+            command,
+            stdin=silent.stdout,
+            env={**os.environ, "PYTHONPATH": str(SOURCE)},
+            capture_output=True,
+            timeout=30,
+        )
         silent.kill()
     assert done.stdout.startswith(b"Run the same command again")
 
@@ -280,6 +315,15 @@ def test_after_a_failure_without_logs_nobody_waits_for_input():
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 def test_a_lack_of_memory_is_said_in_one_line(library):
     command = [sys.executable, "-c", ALLOCATE, library]
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(SOURCE)}, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command,
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 1 and done.stderr.count("\n") == 1
-    assert done.stderr.startswith("-c: error: out of memory (") and "training.batch_size" in done.stderr
+    assert (
+        done.stderr.startswith("-c: error: out of memory (")
+        and "training.batch_size" in done.stderr
+    )

@@ -1,4 +1,6 @@
-"""Keys that depend on what they are for. Cases of the fault catalogue: F17 as far as random keys go (no state, no order)."""
+"""Keys that depend on what they are for. Cases of the fault catalogue: F17 as far as
+random keys go (no state, no order).
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def literal_hash(*parts: int) -> int:
     return state
 
 
-@pytest.mark.parametrize(("seed", "first"), [(0, 0xE220A8397B1DCDAF), (1234567, 6457827717110365317)])
+@pytest.mark.parametrize(
+    ("seed", "first"), [(0, 0xE220A8397B1DCDAF), (1234567, 6457827717110365317)]
+)
 def test_one_part_gives_the_first_number_of_splitmix64(seed, first):
     """Published test vectors of the generator."""
     assert int(hash_keys(seed)) == first
@@ -31,7 +35,9 @@ def test_one_part_gives_the_first_number_of_splitmix64(seed, first):
 def test_equals_integer_arithmetic():
     generator = np.random.default_rng(0)
     for _ in range(200):
-        parts = generator.integers(0, 2 ** int(generator.integers(1, 62)), generator.integers(1, 6)).tolist()
+        parts = generator.integers(
+            0, 2 ** int(generator.integers(1, 62)), generator.integers(1, 6)
+        ).tolist()
         assert int(hash_keys(*parts)) == literal_hash(*parts)
     assert int(hash_keys(2**64 - 1, 2**63)) == literal_hash(2**64 - 1, 2**63)
 
@@ -57,7 +63,12 @@ def test_a_key_does_not_depend_on_its_neighbours_or_their_type():
 def test_order_of_parts_seed_and_stream_all_matter():
     assert hash_keys(1, 2) != hash_keys(2, 1)
     assert hash_keys(0, 0) != hash_keys(0)
-    streams = [randomness.STREAM_TIES, randomness.STREAM_SHUFFLE, randomness.STREAM_TARGET, randomness.STREAM_USERS]
+    streams = [
+        randomness.STREAM_TIES,
+        randomness.STREAM_SHUFFLE,
+        randomness.STREAM_TARGET,
+        randomness.STREAM_USERS,
+    ]
     assert len(set(streams)) == 4
     grid = hash_keys(np.array(streams)[:, None, None], np.arange(20)[:, None], np.arange(500))
     assert len(np.unique(grid)) == 4 * 20 * 500
@@ -68,7 +79,9 @@ def test_negative_numbers_are_parts_too():
 
 
 def test_every_bit_is_even_and_independent_of_the_next_key():
-    """Consecutive users under consecutive seeds: each bit is one half the time, and neighbours agree in half their bits."""
+    """Consecutive users under consecutive seeds: each bit is one half the time, and
+    neighbours agree in half their bits.
+    """
     keys = hash_keys(np.arange(20)[:, None], np.arange(2000))
     bits = (keys[..., None] >> np.arange(64, dtype=np.uint64)) & np.uint64(1)
     bound = 5 * 0.5 / np.sqrt(40_000)

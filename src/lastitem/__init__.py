@@ -1,12 +1,15 @@
 """Measure how much a sequential recommender leans on the last item of a user's history.
 
-The modules follow the data: :mod:`~lastitem.interactions` (logs, core filter), :mod:`~lastitem.splits`,
-:mod:`~lastitem.sequences` (batches), :mod:`~lastitem.models`, :mod:`~lastitem.training`, :mod:`~lastitem.ranking`
-and the readings of a ranking: :mod:`~lastitem.metrics`, :mod:`~lastitem.shuffling`, :mod:`~lastitem.decomposition`,
-:mod:`~lastitem.rescaling`.
+The modules follow the data: :mod:`~lastitem.data.interactions` (logs, core filter),
+:mod:`~lastitem.data.splits`, :mod:`~lastitem.data.sequences` (batches),
+:mod:`~lastitem.models`, :mod:`~lastitem.training.loop`,
+:mod:`~lastitem.evaluation.ranking` and the readings of a ranking:
+:mod:`~lastitem.evaluation.metrics`, :mod:`~lastitem.evaluation.shuffling`,
+:mod:`~lastitem.evaluation.decomposition`, :mod:`~lastitem.evaluation.rescaling`.
 
-For use from Python ``from lastitem import load, read_held_out, rank, …`` gives the names in ``__all__``. They are fetched when first asked
-for, so that nothing heavy is imported here: the workflow imports this package while it parses.
+For use from Python ``from lastitem import load, read_held_out, rank, …`` gives the
+names in ``__all__``. They are fetched when first asked for, so that nothing heavy is
+imported here: the workflow imports this package while it parses.
 """
 
 from importlib import import_module
@@ -16,13 +19,13 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "load": "models.registry",
-    "read_training": "sequences",
-    "read_held_out": "sequences",
-    "rank": "ranking",
-    "recommend": "ranking",
-    "per_user": "metrics",
-    "reorder": "shuffling",
-    "decompose": "decomposition",
+    "read_training": "data.sequences",
+    "read_held_out": "data.sequences",
+    "rank": "evaluation.ranking",
+    "recommend": "evaluation.ranking",
+    "per_user": "evaluation.metrics",
+    "reorder": "evaluation.shuffling",
+    "decompose": "evaluation.decomposition",
     "InputError": "errors",
 }
 __all__ = ["__version__", *_HOMES]

@@ -1,4 +1,6 @@
-"""Where and how torch computes: threads, determinism, a GPU of its own for each job, and a clear word if the device is not there."""
+"""Where and how torch computes: threads, determinism, a GPU of its own for each job,
+and a clear word if the device is not there.
+"""
 
 from __future__ import annotations
 
@@ -19,25 +21,33 @@ _taken: list[IO[str]] = []
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add --device and --threads."""
-    parser.add_argument("--device", default="cpu", help="cpu, cuda (of several GPUs one that no other job here has), cuda:1, …")
+    parser.add_argument(
+        "--device",
+        default="cpu",
+        help="cpu, cuda (of several GPUs one that no other job here has), cuda:1, …",
+    )
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="CPU threads")
 
 
 def configure(arguments: argparse.Namespace) -> str:
-    """Set the number of threads, ask for deterministic algorithms, and return the device.
+    """Set the number of threads, ask for deterministic algorithms, and return the
+    device.
 
-    ``cuda`` without a number takes the first GPU that no other process of this package has taken on this machine (of those that
-    CUDA_VISIBLE_DEVICES names), and the first of all if there are more jobs than GPUs.
+    ``cuda`` without a number takes the first GPU that no other process of this package
+    has taken on this machine (of those that CUDA_VISIBLE_DEVICES names), and the first
+    of all if there are more jobs than GPUs.
 
     Raises
     ------
     InputError if a CUDA device is asked for that torch does not see.
     """
-    # cuBLAS is deterministic only with a fixed workspace, which it reads when it starts.
+    # cuBLAS is deterministic only with a fixed workspace, which it reads when it
+    # starts.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.set_num_threads(arguments.threads)
     torch.use_deterministic_algorithms(True)
-    # By default cuDNN, which computes GRU4Rec's layers, rounds to TF32 what the other models compute in float32.
+    # By default cuDNN, which computes GRU4Rec's layers, rounds to TF32 what the other
+    # models compute in float32.
     torch.backends.cudnn.allow_tf32 = False
     device = torch.device(arguments.device)
     count = torch.cuda.device_count() if device.type == "cuda" else 0
@@ -50,7 +60,11 @@ def configure(arguments: argparse.Namespace) -> str:
 
 
 def _free_of(count: int) -> int:
-    visible = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
+    visible = [
+        name.strip()
+        for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+        if name.strip()
+    ]
     names = visible if len(visible) == count else [str(index) for index in range(count)]
     for index, name in enumerate(names):
         # Kept open as long as the lock is to hold.

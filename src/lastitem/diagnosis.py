@@ -1,4 +1,6 @@
-"""What the diagnosis scripts have in common: a trained model, held-out cases, and where to compute."""
+"""What the diagnosis scripts have in common: a trained model, held-out cases, and where
+to compute.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import argparse
 from lastitem import device
 from lastitem.models.interface import SequenceModel
 from lastitem.models.registry import load
-from lastitem.runs import Run
+from lastitem.study.runs import Run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def prepare(arguments: argparse.Namespace) -> SequenceModel:
-    """Configure torch, put the device that was taken in place of the one asked for, and load the model onto it, ready to predict."""
+    """Configure torch, put the device that was taken in place of the one asked for, and
+    load the model onto it, ready to predict.
+    """
     arguments.device = device.configure(arguments)
     model, _ = load(arguments.weights, arguments.description)
     return model.to(arguments.device)

@@ -8,15 +8,21 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
-MORE_MEMORY = "Run fewer jobs at once (--cores), lower training.batch_size, or take a machine with more memory."
+MORE_MEMORY = (
+    "Run fewer jobs at once (--cores), lower training.batch_size, or take a machine with more"
+    " memory."
+)
 
 
 class InputError(Exception):
-    """Data, a file or a setting cannot be used; the message names it and says what to do."""
+    """Data, a file or a setting cannot be used; the message names it and says what to
+    do.
+    """
 
 
 def run(main: Callable[[Sequence[str] | None], None]) -> None:
-    """Run a script's ``main``; an :class:`InputError` or a lack of memory ends it with one clear line and exit status 1.
+    """Run a script's ``main``; an :class:`InputError` or a lack of memory ends it with
+    one clear line and exit status 1.
 
     Anything else is a fault of this program and keeps its traceback.
     """
@@ -34,24 +40,37 @@ def run(main: Callable[[Sequence[str] | None], None]) -> None:
 
 
 def after_failure(logs: Iterable[str]) -> str:
-    """What Snakemake's own logs of a failed run do not say: what ended a job that was killed, and what running again will do."""
-    # A submitted job keeps no log of its own, and fileinput would read standard input instead.
+    """What Snakemake's own logs of a failed run do not say: what ended a job that was
+    killed, and what running again will do.
+    """
+    # A submitted job keeps no log of its own, and fileinput would read standard input
+    # instead.
     killed = False
     if logs := list(logs):
         with fileinput.input(logs, encoding="utf-8", errors="replace") as lines:
-            killed = any(line.rstrip().endswith("returned non-zero exit status 137.") for line in lines)
+            killed = any(
+                line.rstrip().endswith("returned non-zero exit status 137.") for line in lines
+            )
     why = (
-        f"A job was killed from outside (signal 9): so ends a process when the system has no memory left. {MORE_MEMORY}\n" if killed else ""
+        "A job was killed from outside (signal 9): so ends a process when the system has no memory"
+        f" left. {MORE_MEMORY}\n"
+        if killed
+        else ""
     )
     return (
-        f"{why}Run the same command again when the cause is mended: what is complete is kept, and a training goes on from its last epoch."
+        f"{why}Run the same command again when the cause is mended: what is complete is kept, and a"
+        " training goes on from its last epoch."
     )
 
 
 def is_lack_of_memory(error: Exception) -> bool:
-    """Whether Python's, numpy's, pyarrow's or torch's own error says that no memory was left, on the CPU or on a GPU."""
+    """Whether Python's, numpy's, pyarrow's or torch's own error says that no memory was
+    left, on the CPU or on a GPU.
+    """
     # torch is not imported for its OutOfMemoryError: most scripts do without it.
-    return isinstance(error, MemoryError) or any(sign in str(error) for sign in ("can't allocate memory", "out of memory"))
+    return isinstance(error, MemoryError) or any(
+        sign in str(error) for sign in ("can't allocate memory", "out of memory")
+    )
 
 
 def _end(message: str) -> None:

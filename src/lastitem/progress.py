@@ -1,4 +1,6 @@
-"""How far a long job is: a bar on a terminal, elsewhere a line now and then, so that a log stays readable."""
+"""How far a long job is: a bar on a terminal, elsewhere a line now and then, so that a
+log stays readable.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,21 @@ class Progress:
 
     Parameters
     ----------
-    description : of whose bytes.   done : bytes at the start.   total : bytes in all, if known.
+    description : of whose bytes.
+    done : bytes at the start.
+    total : bytes in all, if known.
     """
 
     def __init__(self, description: str, done: int = 0, total: int | None = None) -> None:
-        self._description, self._done, self._total, self._said = description, done, total, time.monotonic()
-        self._bar = tqdm(total=total, initial=done, unit="B", unit_scale=True, desc=description, disable=None)
+        self._description, self._done, self._total, self._said = (
+            description,
+            done,
+            total,
+            time.monotonic(),
+        )
+        self._bar = tqdm(
+            total=total, initial=done, unit="B", unit_scale=True, desc=description, disable=None
+        )
 
     def reach(self, done: int) -> None:
         """So many bytes are done by now."""
@@ -33,7 +44,11 @@ class Progress:
         """Write a line, if there is no bar."""
         self._said = time.monotonic()
         if self._bar.disable:
-            print(f"{self._description}: {self._done:,} of {self._total or self._done:,} bytes", file=sys.stderr, flush=True)
+            print(
+                f"{self._description}: {self._done:,} of {self._total or self._done:,} bytes",
+                file=sys.stderr,
+                flush=True,
+            )
 
     def close(self) -> None:
         """End the bar."""

@@ -1,7 +1,8 @@
-"""Random numbers that depend on what they are for, never on the order in which they are drawn.
+"""Random numbers that depend on what they are for, never on the order in which they are
+drawn.
 
-Every key is a pure function of (seed, stream, user, ..., position), so results do not change with the batch size,
-the order of users or the number of workers.
+Every key is a pure function of (seed, stream, user, ..., position), so results do not
+change with the batch size, the order of users or the number of workers.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ def hash_keys(*parts: ArrayLike) -> NDArray[np.uint64]:
 
     Parameters
     ----------
-    parts : integers or integer arrays that broadcast against each other; their order matters.
+    parts : integers or integer arrays that broadcast against each other; their order
+        matters.
 
     Returns
     -------
-    uint64 array of the broadcast shape: the parts are absorbed one by one through the finalizer of SplitMix64
-    (Steele, Lea & Flood 2014, "Fast splittable pseudorandom number generators").
+    uint64 array of the broadcast shape: the parts are absorbed one by one through the
+    finalizer of SplitMix64 (Steele, Lea & Flood 2014, "Fast splittable pseudorandom
+    number generators").
     """
     with np.errstate(over="ignore"):
         state = np.zeros((), dtype=np.uint64)

@@ -1,4 +1,6 @@
-"""What the tests of the single models share: parameters that are all drawn, and histories as a batch."""
+"""What the tests of the single models share: parameters that are all drawn, and
+histories as a batch.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,16 @@ import torch
 
 
 def draw_parameters(model, seed=0, deviation=0.5):
-    """Draw every parameter, the padding row too: nothing may depend on it being zero. Gains of normalizations stay near 1."""
+    """Draw every parameter, the padding row too: nothing may depend on it being zero.
+    Gains of normalizations stay near 1.
+    """
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             drawn = deviation * torch.randn(parameter.shape, generator=generator)
-            parameter.copy_(1 + 0.4 * drawn if parameter.dim() == 1 and name.endswith("weight") else drawn)
+            parameter.copy_(
+                1 + 0.4 * drawn if parameter.dim() == 1 and name.endswith("weight") else drawn
+            )
     return model.eval()
 
 

@@ -1,4 +1,4 @@
-"""The attention block against loops over heads, queries and sources (D3)."""
+"""The attention block against loops over heads, queries and sources."""
 
 import math
 
@@ -11,21 +11,29 @@ SIZE, HEADS, INNER = 6, 3, 10
 
 
 def randomize(module, seed=0):
-    """Draw every parameter, biases and gains included, so that no term can be forgotten unnoticed."""
+    """Draw every parameter, biases and gains included, so that no term can be forgotten
+    unnoticed.
+    """
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in module.parameters():
-            parameter.copy_(0.5 * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype))
+            parameter.copy_(
+                0.5 * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
+            )
     return module.double().eval()
 
 
 def vectors(batch, length, seed=1):
-    return torch.randn(batch, length, SIZE, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return torch.randn(
+        batch, length, SIZE, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
 
 
 @torch.no_grad()
 def looped_attention(attention, query, source, allowed):
-    """One number at a time: weights [B, H, L, L] and output [B, L, d]; ``allowed`` says whether query i may read source j."""
+    """One number at a time: weights [B, H, L, L] and output [B, L, d]; ``allowed`` says
+    whether query i may read source j.
+    """
     batch, length, size = query.shape
     width = size // attention.heads
     weights = torch.zeros(batch, attention.heads, length, length, dtype=torch.float64)
@@ -60,13 +68,18 @@ def fed_forward(vector, layer, activation):
     if activation == "relu":
         inner = torch.tensor([max(float(value), 0.0) for value in inner], dtype=torch.float64)
     else:
-        inner = torch.tensor([0.5 * float(v) * (1 + math.erf(float(v) / math.sqrt(2))) for v in inner], dtype=torch.float64)
+        inner = torch.tensor(
+            [0.5 * float(v) * (1 + math.erf(float(v) / math.sqrt(2))) for v in inner],
+            dtype=torch.float64,
+        )
     return layer.outer.weight @ inner + layer.outer.bias
 
 
 @torch.no_grad()
 def looped_block(block, x, allowed, scale, activation):
-    """``post``: h = LN(λx + MHA(x, x)), out = LN(h + FFN(h)); ``pre``: q = LN(x), h = LN(λq + MHA(q, x)), out = h + FFN(h)."""
+    """``post``: h = LN(λx + MHA(x, x)), out = LN(h + FFN(h)); ``pre``: q = LN(x), h =
+    LN(λq + MHA(q, x)), out = h + FFN(h).
+    """
     query = x.clone()
     if block.order == "pre":
         for b in range(len(x)):
@@ -101,7 +114,9 @@ def test_causal_attention_equals_loops(want_weights):
 
 @pytest.mark.parametrize("want_weights", [False, True])
 def test_masked_attention_equals_loops(want_weights):
-    """True in the mask means "may be read" (D3): a key mask that hides the last two positions of the second row."""
+    """True in the mask means "may be read": a key mask that hides the last two
+    positions of the second row.
+    """
     attention = randomize(MultiHeadAttention(SIZE, HEADS, 0.3))
     x = vectors(2, 5)
     real = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
@@ -132,7 +147,9 @@ def test_huge_scores_stay_finite():
 
 
 def test_dropout_falls_on_the_attention_weights():
-    """In training single weights are zeroed or scaled by 1/(1 − p); with one source that shows in the output directly."""
+    """In training single weights are zeroed or scaled by 1/(1 − p); with one source
+    that shows in the output directly.
+    """
     attention = randomize(MultiHeadAttention(SIZE, 1, 0.5))
     x = vectors(400, 1)
     plain = attention(x, x, None)[0] - attention.output.bias
@@ -145,7 +162,9 @@ def test_dropout_falls_on_the_attention_weights():
 
 
 def test_dropout_keeps_the_expectation():
-    """The output is linear in the weights, so its mean over many draws is the output without dropout."""
+    """The output is linear in the weights, so its mean over many draws is the output
+    without dropout.
+    """
     attention = randomize(MultiHeadAttention(SIZE, HEADS, 0.3))
     x = vectors(1, 4)
     plain = attention(x, x, None)[0]
@@ -177,7 +196,9 @@ def test_scale_one_is_the_plain_block_bit_for_bit(order):
 
 @pytest.mark.parametrize("order", ["post", "pre"])
 def test_trace_says_what_happened_and_changes_nothing(order):
-    """The trace's terms rebuild the vector in front of the normalization and behind it."""
+    """The trace's terms rebuild the vector in front of the normalization
+    and behind it.
+    """
     block = randomize(AttentionBlock(SIZE, HEADS, INNER, 0.2, order))
     x = vectors(2, 5)
     trace = []
@@ -197,7 +218,9 @@ def test_trace_says_what_happened_and_changes_nothing(order):
 
 
 def test_block_drops_in_three_places():
-    """The published places: attention weights, attention output, feed-forward; each alone must change the output in training."""
+    """The published places: attention weights, attention output, feed-forward; each
+    alone must change the output in training.
+    """
     x = vectors(8, 6)
     for place in ("weights", "attention output", "feed-forward"):
         block = randomize(AttentionBlock(SIZE, HEADS, INNER, 0.0, "post"))

@@ -1,4 +1,4 @@
-"""BERT4Rec with its appended mask against a literal forward pass (B11, D1, D5, D7, D13, F11, F15, G17)."""
+"""BERT4Rec with its appended mask against a literal forward pass."""
 
 import math
 
@@ -6,17 +6,19 @@ import numpy as np
 import pytest
 import torch
 
-from lastitem.batches import cloze_batch
+from lastitem.data.sequences import HeldOut, pad
+from lastitem.evaluation.ranking import rank
 from lastitem.models.bert4rec import BERT4Rec
-from lastitem.ranking import rank
-from lastitem.sequences import HeldOut, pad
+from lastitem.training.batches import cloze_batch
 from tests.models.batches import draw_parameters, padded
 
 ITEMS, SIZE, HEADS, LENGTH = 30, 8, 2, 12
 
 
 def model_of(seed=0, items=ITEMS, **settings):
-    model = BERT4Rec(items, **{"maximum_length": LENGTH, "hidden_size": SIZE, "heads": HEADS, **settings})
+    model = BERT4Rec(
+        items, **{"maximum_length": LENGTH, "hidden_size": SIZE, "heads": HEADS, **settings}
+    )
     return draw_parameters(model, seed)
 
 
@@ -25,7 +27,12 @@ def cases_of(histories, targets, dtype=np.int32):
     users = np.arange(len(histories), dtype=np.int32)
     starts = np.concatenate(([0], ends[:-1]))
     return HeldOut(
-        np.concatenate(histories).astype(dtype), starts, ends, users, np.array(targets, dtype=np.int32), np.zeros(len(users), dtype=bool)
+        np.concatenate(histories).astype(dtype),
+        starts,
+        ends,
+        users,
+        np.array(targets, dtype=np.int32),
+        np.zeros(len(users), dtype=bool),
     )
 
 
@@ -35,13 +42,21 @@ def normalized(vector, norm):
 
 
 def gelu(vector):
-    return torch.tensor([0.5 * float(x) * (1 + math.erf(float(x) / math.sqrt(2))) for x in vector], dtype=vector.dtype)
+    return torch.tensor(
+        [0.5 * float(x) * (1 + math.erf(float(x) / math.sqrt(2))) for x in vector],
+        dtype=vector.dtype,
+    )
 
 
 def literal(model, codes, scale=1.0):
-    """Post-LN BERT blocks in loops: every position reads every position of ``codes``; GELU feed-forward of 2·d."""
+    """Post-LN BERT blocks in loops: every position reads every position of ``codes``;
+    GELU feed-forward of 2·d.
+    """
     width = SIZE // HEADS
-    stream = [normalized(model.embedding.weight[code] + model.position.weight[i], model.input_norm) for i, code in enumerate(codes)]
+    stream = [
+        normalized(model.embedding.weight[code] + model.position.weight[i], model.input_norm)
+        for i, code in enumerate(codes)
+    ]
     for block in model.blocks:
         attention = block.attention
         assert block.feed_forward.inner.out_features == 2 * SIZE
@@ -51,17 +66,31 @@ def literal(model, codes, scale=1.0):
             for h in range(HEADS):
                 part = slice(h * width, (h + 1) * width)
                 q = (attention.query.weight @ vector + attention.query.bias)[part]
-                score = [q @ (attention.key.weight @ x + attention.key.bias)[part] / math.sqrt(width) for x in stream]
+                score = [
+                    q @ (attention.key.weight @ x + attention.key.bias)[part] / math.sqrt(width)
+                    for x in stream
+                ]
                 total = sum(math.exp(value) for value in score)
                 for x, value in zip(stream, score, strict=True):
-                    mixed[part] += math.exp(value) / total * (attention.value.weight @ x + attention.value.bias)[part]
+                    mixed[part] += (
+                        math.exp(value)
+                        / total
+                        * (attention.value.weight @ x + attention.value.bias)[part]
+                    )
             attended = attention.output.weight @ mixed + attention.output.bias
             h = normalized(scale * vector + attended, block.attention_norm)
             inner = gelu(block.feed_forward.inner.weight @ h + block.feed_forward.inner.bias)
-            after.append(normalized(h + block.feed_forward.outer.weight @ inner + block.feed_forward.outer.bias, block.other_norm))
+            after.append(
+                normalized(
+                    h + block.feed_forward.outer.weight @ inner + block.feed_forward.outer.bias,
+                    block.other_norm,
+                )
+            )
         stream = after
     head = model.output
-    return torch.stack([normalized(gelu(head[0].weight @ x + head[0].bias), head[2]) for x in stream])
+    return torch.stack(
+        [normalized(gelu(head[0].weight @ x + head[0].bias), head[2]) for x in stream]
+    )
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.3, 0.0])
@@ -86,17 +115,24 @@ def test_encode_leaves_its_input_alone():
     assert torch.equal(items, before)
 
 
-def test_d13_every_position_sees_both_sides():
-    """A changed last item changes position 0, and a changed first item changes the last position."""
+def test_every_position_sees_both_sides():
+    """A changed last item changes position 0, and a changed first item changes the last
+    position.
+    """
     model = model_of()
     plain = model.encode(*padded([[4, 8, 15, 16]]))
-    later, earlier = model.encode(*padded([[4, 8, 15, 23]])), model.encode(*padded([[5, 8, 15, 16]]))
+    later, earlier = (
+        model.encode(*padded([[4, 8, 15, 23]])),
+        model.encode(*padded([[5, 8, 15, 16]])),
+    )
     assert not torch.allclose(plain[:, 0], later[:, 0], atol=1e-4)
     assert not torch.allclose(plain[:, 3], earlier[:, 3], atol=1e-4)
 
 
-def test_d13_a_masked_item_is_restored_from_both_sides():
-    """A mask in the middle: altering an item behind it, or one in front of it, changes what stands at the mask."""
+def test_a_masked_item_is_restored_from_both_sides():
+    """A mask in the middle: altering an item behind it, or one in front of it, changes
+    what stands at the mask.
+    """
     model = model_of()
     codes, length = padded([[4, 8, model.mask, 16, 23]])
     plain = model.restore(codes, length)[:, 2]
@@ -106,20 +142,24 @@ def test_d13_a_masked_item_is_restored_from_both_sides():
         assert not torch.allclose(plain, model.restore(changed, length)[:, 2], atol=1e-4)
 
 
-def test_d1_width_of_padding_changes_nothing():
-    """Also where a batch mixes rows with and without padding, which take different paths through the attention."""
+def test_width_of_padding_changes_nothing():
+    """Also where a batch mixes rows with and without padding, which take different
+    paths through the attention.
+    """
     model = model_of(maximum_length=60)
     history = [4, 8, 15, 16, 23, 1, 2]
     scores = []
     for others, width in (([], 7), ([], 10), ([], 50), ([[1, 2]], 10)):
         items, length = padded([history, *others], width)
-        scores.append(model.encode(items, length)[0, model.readout(length)[0]] @ model.item_vectors().T)
+        scores.append(
+            model.encode(items, length)[0, model.readout(length)[0]] @ model.item_vectors().T
+        )
     for other in scores[1:]:
         torch.testing.assert_close(other, scores[0], rtol=0, atol=1e-5)
         assert torch.equal(other.topk(10).indices, scores[0].topk(10).indices)
 
 
-def test_d5_different_short_histories_give_different_lists():
+def test_different_short_histories_give_different_lists():
     model = model_of()
     items, length = padded([[4, 8], [15, 16, 23]], width=10)
     vectors = model.encode(items, length)[torch.arange(2), model.readout(length)]
@@ -128,7 +168,7 @@ def test_d5_different_short_histories_give_different_lists():
 
 
 @pytest.mark.parametrize("length", [LENGTH - 2, LENGTH - 1, LENGTH, LENGTH + 1])
-def test_d7_the_mask_takes_one_position(length):
+def test_the_mask_takes_one_position(length):
     """At most ``maximum_length`` − 1 items and the mask; the newest items are kept."""
     model = model_of()
     history = [1 + (7 * place) % ITEMS for place in range(length)]
@@ -140,15 +180,21 @@ def test_d7_the_mask_takes_one_position(length):
 
 
 @pytest.mark.parametrize("items", [126, 127, 128, 129, 32766, 32767, 32768, 32769])
-def test_b11_no_code_overflows_or_collides(items):
-    """The highest item beside the mask, from the narrowest column Parquet could keep: padding 0 < items < mask."""
+def test_no_code_overflows_or_collides(items):
+    """The highest item beside the mask, from the narrowest column Parquet could keep:
+    padding 0 < items < mask.
+    """
     narrow = next(kind for kind in (np.int8, np.int16, np.int32) if np.iinfo(kind).max >= items)
-    model = BERT4Rec(items, maximum_length=8, hidden_size=4, heads=1, blocks=1, mask_probability=0.5).eval()
+    model = BERT4Rec(
+        items, maximum_length=8, hidden_size=4, heads=1, blocks=1, mask_probability=0.5
+    ).eval()
     assert model.mask == items + 1
     assert model.embedding.num_embeddings == items + 2
     assert len(model.item_vectors()) == items
     cases = cases_of([[1, items, items - 1, items], [items]], [items, 1], dtype=narrow)
-    codes, length, masked, label = cloze_batch(cases, np.array([0, 1]), model, torch.Generator().manual_seed(0))
+    codes, length, masked, label = cloze_batch(
+        cases, np.array([0, 1]), model, torch.Generator().manual_seed(0)
+    )
     real = torch.arange(4) < length[:, None]
     assert bool((codes[real] > 0).all())
     assert bool((codes[~real] == 0).all())
@@ -161,8 +207,10 @@ def test_b11_no_code_overflows_or_collides(items):
     assert ranks.lists.max() <= items
 
 
-def test_f15_mask_and_padding_cannot_be_recommended():
-    """Their rows are made the best possible answer; the lists still hold all items and nothing else."""
+def test_mask_and_padding_cannot_be_recommended():
+    """Their rows are made the best possible answer; the lists still hold all items and
+    nothing else.
+    """
     model = model_of()
     with torch.no_grad():
         direction = model.encode(*padded([[4, 8]]))[0, 2]
@@ -173,19 +221,23 @@ def test_f15_mask_and_padding_cannot_be_recommended():
     assert torch.equal(model.item_vectors(), model.embedding.weight[1 : ITEMS + 1])
 
 
-def test_f11_evaluating_twice_is_identical():
+def test_evaluating_twice_is_identical():
     model = model_of(dropout=0.5)
     batch = padded([[4, 8, 15], [1]])
     assert torch.equal(model.encode(*batch), model.encode(*batch))
 
 
-def test_g17_scale_one_is_the_plain_call_bit_for_bit():
+def test_scale_one_is_the_plain_call_bit_for_bit():
     model = model_of()
     batch = padded([[4, 8, 15, 16], [1, 2]])
     assert torch.equal(model.encode(*batch), model.encode(*batch, residual_scale=1.0))
-    assert not torch.allclose(model.encode(*batch), model.encode(*batch, residual_scale=0.5), atol=1e-3)
+    assert not torch.allclose(
+        model.encode(*batch), model.encode(*batch, residual_scale=0.5), atol=1e-3
+    )
 
 
 def test_its_positions_hold_no_earlier_prediction():
-    """Recovery moves the read-out back to earlier predictions; a bidirectional model has none and must say so."""
+    """Recovery moves the read-out back to earlier predictions; a bidirectional model
+    has none and must say so.
+    """
     assert BERT4Rec.reads_prefixes is False

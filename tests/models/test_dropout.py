@@ -1,4 +1,4 @@
-"""The cheap dropout: share, scale, gradient, evaluation, repeatability (F11, F17)."""
+"""The cheap dropout: share, scale, gradient, evaluation, repeatability."""
 
 import math
 
@@ -10,18 +10,24 @@ from lastitem.models.dropout import Dropout, dropout
 
 @pytest.mark.parametrize("probability", [0.1, 0.2, 0.5, 0.9])
 def test_share_and_scale(probability):
-    """The kept share is 1 − p within five standard deviations, and what is kept is scaled by 1/(1 − p)."""
+    """The kept share is 1 − p within five standard deviations, and what is kept is
+    scaled by 1/(1 − p).
+    """
     torch.manual_seed(0)
     count = 400_001  # no multiple of four: the last draw is used in part
     out = dropout(torch.ones(count), probability, True)
     kept = out != 0
     spread = math.sqrt(probability * (1 - probability) / count)
     assert abs(float(kept.double().mean()) - (1 - probability)) < 5 * spread
-    torch.testing.assert_close(out[kept], torch.full_like(out[kept], 1 / (1 - probability)), rtol=1e-4, atol=0)
+    torch.testing.assert_close(
+        out[kept], torch.full_like(out[kept], 1 / (1 - probability)), rtol=1e-4, atol=0
+    )
 
 
 def test_elements_of_one_draw_are_independent():
-    """Four elements share 64 random bits; each pair of neighbours must still be dropped together a share p² of the time."""
+    """Four elements share 64 random bits; each pair of neighbours must still be dropped
+    together a share p² of the time.
+    """
     torch.manual_seed(0)
     dropped = dropout(torch.ones(400_000), 0.5, True).view(-1, 4) == 0
     for a in range(4):
@@ -57,7 +63,7 @@ def test_gradient_is_zero_where_dropped_and_scaled_elsewhere():
 
 
 def test_evaluation_and_zero_change_nothing():
-    """F11: the input itself comes back, and no random number is drawn."""
+    """The input itself comes back, and no random number is drawn."""
     x = torch.randn(10)
     module = Dropout(0.5).eval()
     state = torch.get_rng_state()
@@ -78,7 +84,9 @@ def test_same_seed_same_pattern():
 
 
 def test_mean_is_exact_for_the_rounded_probability():
-    """p is rounded to 1/65,536; the scale belongs to the rounded value, so mean and kept share fit each other."""
+    """p is rounded to 1/65,536; the scale belongs to the rounded value, so mean and
+    kept share fit each other.
+    """
     torch.manual_seed(0)
     out = dropout(torch.ones(1000, dtype=torch.float64), 0.1, True)
     levels = round(0.1 * 65_536)
@@ -87,7 +95,9 @@ def test_mean_is_exact_for_the_rounded_probability():
 
 @pytest.mark.parametrize("probability", [1e-9, 0.999999, 1.0])
 def test_extreme_probabilities(probability):
-    """Allowed by the schema (below 1), so neither may crash: nearly nothing, nearly all, all dropped."""
+    """Allowed by the schema (below 1), so neither may crash: nearly nothing, nearly
+    all, all dropped.
+    """
     torch.manual_seed(0)
     out = dropout(torch.ones(100), probability, True)
     assert bool(torch.isfinite(out).all())

@@ -1,6 +1,7 @@
-"""GRU4Rec against the cell's equations, step by step (D1, D5, E9, E11, F11).
+"""GRU4Rec against the cell's equations, step by step.
 
-G17 does not apply: there is no attention block and so no residual scale; asking for one is refused, which is tested.
+G17 does not apply: there is no attention block and so no residual scale; asking for one
+is refused, which is tested.
 """
 
 import math
@@ -9,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from lastitem.data.sequences import HeldOut
+from lastitem.evaluation.ranking import rank
 from lastitem.models.gru4rec import GRU4Rec
-from lastitem.ranking import rank
-from lastitem.sequences import HeldOut
 from tests.models.batches import draw_parameters, padded
 
 ITEMS, SIZE = 25, 5
@@ -27,7 +28,12 @@ def cases_of(histories, targets):
     users = np.arange(len(histories), dtype=np.int32)
     starts = np.concatenate(([0], ends[:-1]))
     return HeldOut(
-        np.concatenate(histories).astype(np.int32), starts, ends, users, np.array(targets, dtype=np.int32), np.zeros(len(users), dtype=bool)
+        np.concatenate(histories).astype(np.int32),
+        starts,
+        ends,
+        users,
+        np.array(targets, dtype=np.int32),
+        np.zeros(len(users), dtype=bool),
     )
 
 
@@ -36,16 +42,29 @@ def sigmoid(value):
 
 
 def literal(model, history, layers):
-    """r = σ(W_r x + U_r h), z = σ(W_z x + U_z h), n = tanh(W_n x + r·(U_n h)), h' = (1 − z)·n + z·h, with two biases each."""
+    """r = σ(W_r x + U_r h), z = σ(W_z x + U_z h), n = tanh(W_n x + r·(U_n h)), h' = (1
+    − z)·n + z·h, with two biases each.
+    """
     state = [[0.0] * SIZE for _ in range(layers)]
     outputs = []
     for item in history:
         x = model.embedding.weight[item].tolist()
         for layer in range(layers):
-            w, u = getattr(model.gru, f"weight_ih_l{layer}").tolist(), getattr(model.gru, f"weight_hh_l{layer}").tolist()
-            b, c = getattr(model.gru, f"bias_ih_l{layer}").tolist(), getattr(model.gru, f"bias_hh_l{layer}").tolist()
-            from_input = [sum(w[row][k] * x[k] for k in range(SIZE)) + b[row] for row in range(3 * SIZE)]
-            from_state = [sum(u[row][k] * state[layer][k] for k in range(SIZE)) + c[row] for row in range(3 * SIZE)]
+            w, u = (
+                getattr(model.gru, f"weight_ih_l{layer}").tolist(),
+                getattr(model.gru, f"weight_hh_l{layer}").tolist(),
+            )
+            b, c = (
+                getattr(model.gru, f"bias_ih_l{layer}").tolist(),
+                getattr(model.gru, f"bias_hh_l{layer}").tolist(),
+            )
+            from_input = [
+                sum(w[row][k] * x[k] for k in range(SIZE)) + b[row] for row in range(3 * SIZE)
+            ]
+            from_state = [
+                sum(u[row][k] * state[layer][k] for k in range(SIZE)) + c[row]
+                for row in range(3 * SIZE)
+            ]
             new = []
             for k in range(SIZE):
                 reset = sigmoid(from_input[k] + from_state[k])
@@ -53,7 +72,9 @@ def literal(model, history, layers):
                 candidate = math.tanh(from_input[2 * SIZE + k] + reset * from_state[2 * SIZE + k])
                 new.append((1 - keep) * candidate + keep * state[layer][k])
             state[layer] = x = new
-        outputs.append([sum(row[k] * x[k] for k in range(SIZE)) for row in model.output.weight.tolist()])
+        outputs.append(
+            [sum(row[k] * x[k] for k in range(SIZE)) for row in model.output.weight.tolist()]
+        )
     return torch.tensor(outputs, dtype=torch.float64) + model.output.bias
 
 
@@ -64,7 +85,9 @@ def test_forward_equals_the_cell_equations(layers):
     with torch.no_grad():
         found = model.encode(*padded(histories))
         for row, history in enumerate(histories):
-            torch.testing.assert_close(found[row, : len(history)], literal(model, history, layers), rtol=0, atol=1e-12)
+            torch.testing.assert_close(
+                found[row, : len(history)], literal(model, history, layers), rtol=0, atol=1e-12
+            )
 
 
 def test_a_position_reads_its_past_only():
@@ -75,8 +98,10 @@ def test_a_position_reads_its_past_only():
     assert not torch.allclose(first[:, 3], model.encode(*padded([[4, 7, 1, 25]]))[:, 3], atol=1e-4)
 
 
-def test_d1_d5_padding_is_neither_read_nor_counted():
-    """The same history padded to 10 and to 50; two histories are read at their own ends."""
+def test_padding_is_neither_read_nor_counted():
+    """The same history padded to 10 and to 50; two histories are read at their own
+    ends.
+    """
     model = model_of()
     vectors = []
     for width in (3, 10, 50):
@@ -87,8 +112,10 @@ def test_d1_d5_padding_is_neither_read_nor_counted():
     assert not torch.allclose(vectors[0][0], vectors[0][1], atol=1e-3)
 
 
-def test_e11_hidden_state_starts_anew_for_every_user():
-    """Neither the order of users in a batch, nor the users beside one, nor an earlier batch changes a vector."""
+def test_hidden_state_starts_anew_for_every_user():
+    """Neither the order of users in a batch, nor the users beside one, nor an earlier
+    batch changes a vector.
+    """
     model = model_of()
     histories = [[3, 7, 1], [4, 9, 5, 6], [25], [2, 2, 8]]
     batch = model.encode(*padded(histories))
@@ -99,10 +126,16 @@ def test_e11_hidden_state_starts_anew_for_every_user():
         torch.testing.assert_close(turned[-1 - row, : len(history)], alone, rtol=0, atol=1e-6)
 
 
-def test_e11_ranks_do_not_depend_on_order_or_chunks():
+def test_ranks_do_not_depend_on_order_or_chunks():
     model = model_of()
     generator = np.random.default_rng(0)
-    cases = cases_of([generator.integers(1, ITEMS + 1, size=n).tolist() for n in generator.integers(1, 30, size=40)], [1] * 40)
+    cases = cases_of(
+        [
+            generator.integers(1, ITEMS + 1, size=n).tolist()
+            for n in generator.integers(1, 30, size=40)
+        ],
+        [1] * 40,
+    )
     plain = rank(model, cases, filter_seen=False)
     order = generator.permutation(40)
     turned = rank(model, cases.select(order), filter_seen=False)
@@ -110,8 +143,10 @@ def test_e11_ranks_do_not_depend_on_order_or_chunks():
     assert np.array_equal(turned.last, plain.last[order])
 
 
-def test_e9_dropout_acts_with_one_layer():
-    """nn.GRU's own dropout does nothing there; the embedding's and the output's do, and differ with the probability."""
+def test_dropout_acts_with_one_layer():
+    """nn.GRU's own dropout does nothing there; the embedding's and the output's do, and
+    differ with the probability.
+    """
     batch = padded([[3, 7, 1, 25]])
     outputs = []
     for probability in (0.0, 0.2, 0.6):
@@ -123,7 +158,9 @@ def test_e9_dropout_acts_with_one_layer():
 
 
 def test_dropout_falls_in_front_of_the_output_map():
-    """What is compared with item vectors is never zeroed itself; with everything dropped the map's bias is left."""
+    """What is compared with item vectors is never zeroed itself; with everything
+    dropped the map's bias is left.
+    """
     model = model_of(dropout=0.5).train()
     torch.manual_seed(0)
     assert bool((model.encode(*padded([[3, 7, 1, 25]] * 20)) != 0).all())
@@ -132,12 +169,14 @@ def test_dropout_falls_in_front_of_the_output_map():
 
 
 def test_one_layer_gives_no_warning(recwarn):
-    """E9: torch warns when its own dropout is asked for with one layer; the model must not ask."""
+    """Torch warns when its own dropout is asked for with one layer; the model must
+    not ask.
+    """
     GRU4Rec(ITEMS, layers=1, dropout=0.4)
     assert not recwarn.list
 
 
-def test_f11_evaluating_twice_is_identical():
+def test_evaluating_twice_is_identical():
     model = model_of(dropout=0.5, layers=2)
     batch = padded([[3, 7, 1], [4]])
     assert torch.equal(model.encode(*batch), model.encode(*batch))

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from lastitem.data.sequences import HeldOut, Sequences
 from lastitem.errors import InputError
+from lastitem.evaluation.ranking import rank
 from lastitem.models.popularity import Popularity
-from lastitem.ranking import rank
-from lastitem.sequences import HeldOut, Sequences
-from lastitem.training import TrainingSettings, train
+from lastitem.training.loop import TrainingSettings, train
 
 
 def cases_of(histories, targets):
@@ -16,16 +16,28 @@ def cases_of(histories, targets):
     starts = np.concatenate(([0], ends[:-1]))
     users = np.arange(len(histories), dtype=np.int32)
     return HeldOut(
-        np.concatenate(histories).astype(np.int32), starts, ends, users, np.array(targets, dtype=np.int32), np.zeros(len(users), dtype=bool)
+        np.concatenate(histories).astype(np.int32),
+        starts,
+        ends,
+        users,
+        np.array(targets, dtype=np.int32),
+        np.zeros(len(users), dtype=bool),
     )
 
 
 def trained(histories, items=6):
     ends = np.cumsum([len(history) for history in histories])
     starts = np.concatenate(([0], ends[:-1]))
-    sequences = Sequences(np.concatenate(histories).astype(np.int32), starts, ends, np.arange(len(histories), dtype=np.int32))
+    sequences = Sequences(
+        np.concatenate(histories).astype(np.int32),
+        starts,
+        ends,
+        np.arange(len(histories), dtype=np.int32),
+    )
     model = Popularity(items)
-    curve = train(model, sequences, cases_of([[1, 2]], [3]), TrainingSettings(), filter_seen=False, seed=1)
+    curve = train(
+        model, sequences, cases_of([[1, 2]], [3]), TrainingSettings(), filter_seen=False, seed=1
+    )
     assert curve == []
     return model
 
@@ -37,8 +49,15 @@ def test_counts_are_those_of_the_training_events():
 
 
 def test_only_the_given_slices_are_counted():
-    """The flat array may hold events of other parts between the sequences; those are not training events."""
-    sequences = Sequences(np.array([1, 2, 6, 6, 6, 3, 2], dtype=np.int32), np.array([0, 5]), np.array([2, 7]), np.arange(2, dtype=np.int32))
+    """The flat array may hold events of other parts between the sequences; those are
+    not training events.
+    """
+    sequences = Sequences(
+        np.array([1, 2, 6, 6, 6, 3, 2], dtype=np.int32),
+        np.array([0, 5]),
+        np.array([2, 7]),
+        np.arange(2, dtype=np.int32),
+    )
     model = Popularity(6)
     train(model, sequences, cases_of([[1, 2]], [3]), TrainingSettings(), filter_seen=False, seed=1)
     assert model.counts.tolist() == [1, 2, 1, 0, 0, 0]
@@ -61,14 +80,18 @@ def test_seen_items_are_filtered_from_the_whole_history():
 
 
 def test_large_counts_stay_exact():
-    """Counts beyond 2²⁴ would tie in single precision; the rarer item must stay behind."""
+    """Counts beyond 2²⁴ would tie in single precision; the rarer item
+    must stay behind.
+    """
     model = Popularity(2)
     model.counts.copy_(torch.tensor([16_777_216, 16_777_217], dtype=torch.float64))
     assert rank(model, cases_of([[1]], [2]), filter_seen=False).target[0, 0] == 1
 
 
 def test_the_last_but_one_item_has_a_rank():
-    """G3: only inputs with one item are out of HRL2I's denominator, however few items the model itself reads."""
+    """Only inputs with one item are out of HRL2I's denominator, however few items
+    the model itself reads.
+    """
     model = trained([[1, 2, 3], [2, 3, 2], [5], [4, 2]])
     ranks = rank(model, cases_of([[4, 3, 2], [1]], [5, 5]), filter_seen=False)
     assert ranks.last_but_one.tolist() == [2, 0]

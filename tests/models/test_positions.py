@@ -1,4 +1,6 @@
-"""Vectors at chosen positions: the same numbers and gradients as among all positions, with less computed."""
+"""Vectors at chosen positions: the same numbers and gradients as among all positions,
+with less computed.
+"""
 
 import pytest
 import torch
@@ -27,7 +29,9 @@ def model_of(name):
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_chosen_positions_equal_those_among_all(name):
-    """One position per row, several, none of a row, the same one twice; λ acts in the last block as in the others."""
+    """One position per row, several, none of a row, the same one twice; λ acts in the
+    last block as in the others.
+    """
     scale = {} if name == "gru4rec" else {"residual_scale": 0.3}
     items, length = padded(HISTORIES)
     model = model_of(name)

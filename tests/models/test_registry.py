@@ -1,4 +1,6 @@
-"""Names of architectures, their settings, and model files that are either right or refused with a message (B11, F5, G17)."""
+"""Names of architectures, their settings, and model files that are either right or
+refused with a message.
+"""
 
 import json
 import pickle
@@ -9,10 +11,10 @@ import pytest
 import torch
 import yaml
 
+from lastitem.data.sequences import HeldOut
 from lastitem.errors import InputError
+from lastitem.evaluation.ranking import rank
 from lastitem.models.registry import ARCHITECTURES, build, load, save
-from lastitem.ranking import rank
-from lastitem.sequences import HeldOut
 
 ROOT = Path(__file__).parents[2]
 SMALL = {
@@ -29,7 +31,17 @@ def saved(folder, architecture="sasrec", items=20):
     torch.manual_seed(0)
     model = build(architecture, items, SMALL[architecture])
     weights, description = folder / "model.safetensors", folder / "model.json"
-    save(model, {"architecture": architecture, "items": items, "settings": SMALL[architecture], "more": "é"}, weights, description)
+    save(
+        model,
+        {
+            "architecture": architecture,
+            "items": items,
+            "settings": SMALL[architecture],
+            "more": "é",
+        },
+        weights,
+        description,
+    )
     return model, weights, description
 
 
@@ -54,13 +66,16 @@ def test_a_saved_model_comes_back_bit_for_bit(tmp_path, architecture):
     assert found.state_dict().keys() == model.state_dict().keys()
     for name, tensor in model.state_dict().items():
         assert torch.equal(found.state_dict()[name], tensor), name
-    assert rank(found, one_case(), filter_seen=False).target[0, 0] == rank(model, one_case(), filter_seen=False).target[0, 0]
+    assert (
+        rank(found, one_case(), filter_seen=False).target[0, 0]
+        == rank(model, one_case(), filter_seen=False).target[0, 0]
+    )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.json", "model.safetensors"]
 
 
 @pytest.mark.parametrize("items", [126, 129, 32766, 32769])
 @pytest.mark.parametrize("architecture", list(ARCHITECTURES))
-def test_b11_each_item_has_one_vector(architecture, items):
+def test_each_item_has_one_vector(architecture, items):
     model = build(architecture, items, SMALL[architecture])
     assert len(model.item_vectors()) == items
 
@@ -68,7 +83,9 @@ def test_b11_each_item_has_one_vector(architecture, items):
 def test_every_model_of_the_shipped_config_can_be_built():
     config = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
     for settings in config["model_settings"].values():
-        own = {key: value for key, value in settings.items() if key not in ("architecture", "training")}
+        own = {
+            key: value for key, value in settings.items() if key not in ("architecture", "training")
+        }
         assert build(settings["architecture"], 10, own).items == 10
 
 
@@ -88,7 +105,9 @@ def test_every_model_of_the_shipped_config_can_be_built():
     ],
 )
 def test_what_cannot_be_built_is_named(architecture, settings, words):
-    """The last two rows: heads is left at its default of two, which does not divide an odd size either."""
+    """The last two rows: heads is left at its default of two, which does not divide an
+    odd size either.
+    """
     with pytest.raises(InputError) as error:
         build(architecture, 10, settings)
     for word in words:
@@ -106,7 +125,9 @@ def test_a_missing_file_is_named(tmp_path, missing):
 def test_a_cut_weights_file_is_refused(tmp_path):
     _, weights, description = saved(tmp_path)
     weights.write_bytes(weights.read_bytes()[:-100])
-    with pytest.raises(InputError, match=r"model\.safetensors.*delete it to have the model trained anew"):
+    with pytest.raises(
+        InputError, match=r"model\.safetensors.*delete it to have the model trained anew"
+    ):
         load(weights, description)
 
 
@@ -117,7 +138,9 @@ def test_weights_of_another_model_are_refused(tmp_path):
     description.write_text(json.dumps({**text, "items": 21}), encoding="utf-8")
     with pytest.raises(InputError, match="not the weights"):
         load(weights, description)
-    description.write_text(json.dumps({**text, "architecture": "gru4rec", "settings": {}}), encoding="utf-8")
+    description.write_text(
+        json.dumps({**text, "architecture": "gru4rec", "settings": {}}), encoding="utf-8"
+    )
     with pytest.raises(InputError, match="not the weights"):
         load(weights, description)
 
@@ -130,7 +153,9 @@ def test_a_damaged_description_is_refused_with_its_name(tmp_path):
 
 
 def test_a_description_without_its_keys_is_refused_with_its_name(tmp_path):
-    """JSON, but not one of ours: the message names the file instead of a bare KeyError."""
+    """JSON, but not one of ours: the message names the file instead of a
+    bare KeyError.
+    """
     _, weights, description = saved(tmp_path)
     description.write_text("{}", encoding="utf-8")
     with pytest.raises(InputError, match=r"model\.json"):
@@ -195,7 +220,7 @@ def test_a_pickle_is_never_run(tmp_path):
     assert not mark.exists()
 
 
-def test_f5_a_nan_weight_is_an_error_in_ranking(tmp_path):
+def test_a_nan_weight_is_an_error_in_ranking(tmp_path):
     model, weights, description = saved(tmp_path)
     with torch.no_grad():
         model.embedding.weight[7, 0] = torch.nan

@@ -1,4 +1,6 @@
-"""A real Slurm on this machine alone: one node, one partition, one pretended GPU. Started and stopped as root, without systemd."""
+"""A real Slurm on this machine alone: one node, one partition, one pretended GPU.
+Started and stopped as root, without systemd.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from pathlib import Path
 import psutil
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol", "sinfo")
-# Slurm's programs look here: the plugin takes SLURM_CONF, like every SLURM_ variable, out of the environment before it submits.
+# Slurm's programs look here: the plugin takes SLURM_CONF, like every SLURM_ variable,
+# out of the environment before it submits.
 SITE = Path("/etc/slurm")
 SLURM_CONF = """
 ClusterName=onenode
@@ -59,7 +62,9 @@ def why_not() -> str | None:
         return f"no {', '.join(missing)} here (Debian: slurmctld slurmd slurm-client munge)"
     if os.geteuid() != 0:
         return "Slurm's daemons are started as root only"
-    if any((SITE / name).exists() or (SITE / name).is_symlink() for name in ("slurm.conf", "gres.conf")):
+    if any(
+        (SITE / name).exists() or (SITE / name).is_symlink() for name in ("slurm.conf", "gres.conf")
+    ):
         return f"{SITE} already holds a configuration, which is left alone"
     return None
 
@@ -74,7 +79,9 @@ def wait_for(what: str, holds: Callable[[], bool], seconds: float = 60) -> None:
 
 
 def queue() -> list[dict[str, str]]:
-    """The jobs that wait or run: id, state, and the GPUs they ask for in all and on each node, as ``gres:gpu:1`` or ``N/A``."""
+    """The jobs that wait or run: id, state, and the GPUs they ask for in all and on
+    each node, as ``gres:gpu:1`` or ``N/A``.
+    """
     lines = subprocess.run(
         [
             "squeue",
@@ -87,18 +94,27 @@ def queue() -> list[dict[str, str]]:
         check=True,
         timeout=10,
     ).stdout.splitlines()
-    return [dict(zip(("id", "state", "in_all", "per_node"), line.split(), strict=True)) for line in lines]
+    return [
+        dict(zip(("id", "state", "in_all", "per_node"), line.split(), strict=True))
+        for line in lines
+    ]
 
 
 def with_gpu(*states: str) -> list[str]:
     """Ids of the jobs in these states that asked for the GPU."""
-    asking = [job for job in queue() if any("gpu" in job[way] and not job[way].endswith(":0") for way in ("in_all", "per_node"))]
+    asking = [
+        job
+        for job in queue()
+        if any("gpu" in job[way] and not job[way].endswith(":0") for way in ("in_all", "per_node"))
+    ]
     return [job["id"] for job in asking if job["state"] in states]
 
 
 @contextmanager
 def one_node(folder: Path) -> Iterator[None]:
-    """Slurm inside of the block; behind it no process, no job and no link of it is left."""
+    """Slurm inside of the block; behind it no process, no job and no link of it is
+    left.
+    """
     for name in ("munge", "state", "spool"):
         (folder / name).mkdir(parents=True)
     key = folder / "munge/key"
@@ -120,8 +136,18 @@ def one_node(folder: Path) -> Iterator[None]:
         for link in links:
             link.parent.mkdir(exist_ok=True)
             link.symlink_to(folder / link.name)
-        parts = {"key": "key", "socket": "munge.socket", "pid": "munged.pid", "log": "munged.log", "seed": "munged.seed"}
-        options = [f"--{option}-file={folder}/munge/{name}" for option, name in parts.items() if option != "socket"]
+        parts = {
+            "key": "key",
+            "socket": "munge.socket",
+            "pid": "munged.pid",
+            "log": "munged.log",
+            "seed": "munged.seed",
+        }
+        options = [
+            f"--{option}-file={folder}/munge/{name}"
+            for option, name in parts.items()
+            if option != "socket"
+        ]
         for command in (
             ["munged", "--force", f"--socket={folder}/munge/munge.socket", *options],
             ["slurmctld", "-c"],
@@ -130,7 +156,13 @@ def one_node(folder: Path) -> Iterator[None]:
             subprocess.run(command, check=True, timeout=30)
         state = ["sinfo", "--noheader", "--format=%T"]
         wait_for(
-            "an idle node", lambda: subprocess.run(state, capture_output=True, text=True, timeout=10, check=False).stdout.strip() == "idle"
+            "an idle node",
+            lambda: (
+                subprocess.run(
+                    state, capture_output=True, text=True, timeout=10, check=False
+                ).stdout.strip()
+                == "idle"
+            ),
         )
         yield
     finally:

@@ -1,4 +1,6 @@
-"""The tiny study through profiles/slurm and profiles/cluster-generic on a real Slurm. Run by `make test-cluster`; takes minutes."""
+"""The tiny study through profiles/slurm and profiles/cluster-generic on a real Slurm.
+Run by `make test-cluster`; takes minutes.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ from .one_node import SITE, one_node, queue, wait_for, why_not, with_gpu
 
 __all__ = ["finished"]
 
-#: What an administrator would edit, and waits that a real cluster wants longer. The GPU is pretended, so the CPU computes.
+#: What an administrator would edit, and waits that a real cluster wants longer. The GPU
+#: is pretended, so the CPU computes.
 EDITS = {
     "slurm": {
         "slurm-status-command": "squeue",
@@ -29,8 +32,8 @@ EDITS = {
     },
     "cluster-generic": {"seconds-between-status-checks": 1},
 }
-#: One model and the baseline, so that the study stays short; its tables and figures are then its own, the files of each run those of the
-#: whole study.
+#: One model and the baseline, so that the study stays short; its tables and figures are
+#: then its own, the files of each run those of the whole study.
 CONFIG = ["device=cpu", "models=[sasrec]"]
 SECONDS = 400
 
@@ -38,19 +41,34 @@ SECONDS = 400
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     if os.environ.get("LASTITEM_TEST_CLUSTER") != "1":
-        pytest.skip("the cluster tests start daemons as root, so they run only when asked for: make test-cluster")
+        pytest.skip(
+            "the cluster tests start daemons as root, so they run only when asked for: make"
+            " test-cluster"
+        )
     if lacking := why_not():
         pytest.skip(f"no one-node Slurm: {lacking}")
     with one_node(tmp_path_factory.mktemp("slurm")):
         yield
-    daemons = {process.name() for process in psutil.process_iter()} & {"munged", "slurmctld", "slurmd"}
-    assert not daemons and not any((SITE / name).is_symlink() for name in ("slurm.conf", "gres.conf"))
+    daemons = {process.name() for process in psutil.process_iter()} & {
+        "munged",
+        "slurmctld",
+        "slurmd",
+    }
+    assert not daemons and not any(
+        (SITE / name).is_symlink() for name in ("slurm.conf", "gres.conf")
+    )
 
 
 def project_for(folder: Path, profile: str) -> Path:
-    """A project with the tiny study and a profile that is the real one, edited as its comments say."""
+    """A project with the tiny study and a profile that is the real one, edited as its
+    comments say.
+    """
     project = copy_project(folder / "project")
-    text = (project / f"profiles/{profile}/config.yaml").read_text(encoding="utf-8").replace("--partition=gpu", "--partition=main")
+    text = (
+        (project / f"profiles/{profile}/config.yaml")
+        .read_text(encoding="utf-8")
+        .replace("--partition=gpu", "--partition=main")
+    )
     settings = yaml.safe_load(text) | EDITS[profile] | {"config": CONFIG, "latency-wait": 10}
     settings["default-resources"] = [
         line.replace("slurm_partition=gpu", "slurm_partition=main")
@@ -64,11 +82,25 @@ def project_for(folder: Path, profile: str) -> Path:
 
 
 @contextmanager
-def started(project: Path, *arguments: str, option: str = "--workflow-profile") -> Iterator[subprocess.Popen[str]]:
-    """The study, or the targets that the arguments name, running; killed at the end of the block if it still does."""
-    command = [*HEEDS_INTERRUPTS, "snakemake", option, "profiles/here", *arguments, "--configfile", "tiny.yaml"]
+def started(
+    project: Path, *arguments: str, option: str = "--workflow-profile"
+) -> Iterator[subprocess.Popen[str]]:
+    """The study, or the targets that the arguments name, running; killed at the end of
+    the block if it still does.
+    """
+    command = [
+        *HEEDS_INTERRUPTS,
+        "snakemake",
+        option,
+        "profiles/here",
+        *arguments,
+        "--configfile",
+        "tiny.yaml",
+    ]
     with (project / "snakemake.log").open("w") as log:
-        process = subprocess.Popen(command, cwd=project, env=environment(), text=True, stdout=log, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(
+            command, cwd=project, env=environment(), text=True, stdout=log, stderr=subprocess.STDOUT
+        )
         try:
             yield process
         finally:
@@ -85,12 +117,23 @@ def said(project: Path) -> str:
     [
         ("slurm", ["all"]),
         # The rest differs in nothing for it.
-        ("cluster-generic", ["results/table1.csv", "results/table3.csv", "results/tiny/loo/popularity/seed=3/model.safetensors"]),
+        (
+            "cluster-generic",
+            [
+                "results/table1.csv",
+                "results/table3.csv",
+                "results/tiny/loo/popularity/seed=3/model.safetensors",
+            ],
+        ),
     ],
 )
-def test_the_study_completes_and_equals_a_local_run(cluster: None, finished: Path, tmp_path: Path, profile: str, targets: list[str]):
-    """Downloads, tables and figures run here, the rest is submitted; two jobs never hold the one GPU at once; a training that is cancelled
-    while it runs (scancel) is submitted anew."""
+def test_the_study_completes_and_equals_a_local_run(
+    cluster: None, finished: Path, tmp_path: Path, profile: str, targets: list[str]
+):
+    """Downloads, tables and figures run here, the rest is submitted; two jobs never
+    hold the one GPU at once; a training that is cancelled while it runs (scancel) is
+    submitted anew.
+    """
     project, holders, waited = project_for(tmp_path, profile), set(), False
     with started(project, *targets) as process:
         wait_for("a running training", lambda: bool(with_gpu("RUNNING")), 120)
@@ -106,8 +149,15 @@ def test_the_study_completes_and_equals_a_local_run(cluster: None, finished: Pat
         assert process.wait(timeout=10) == 0, said(project)[-4000:]
     assert len(holders | {*cancelled}) >= 4 and waited, "several jobs asked for the GPU at once"
     assert "Trying to restart job" in said(project)
-    whole, made, expected = targets == ["all"], digests(project, "results/tiny/**/*.*"), digests(finished, "results/tiny/**/*.*")
-    assert made.items() <= expected.items() and len([path for path in made if path.endswith("model.safetensors")]) == 2
+    whole, made, expected = (
+        targets == ["all"],
+        digests(project, "results/tiny/**/*.*"),
+        digests(finished, "results/tiny/**/*.*"),
+    )
+    assert (
+        made.items() <= expected.items()
+        and len([path for path in made if path.endswith("model.safetensors")]) == 2
+    )
     assert whole or all((project / target).exists() for target in targets)
     assert digests(project, "results/table1.csv") == digests(finished, "results/table1.csv")
     rules = set(re.findall(r"^(?:local)?rule (\w+):", said(project), flags=re.MULTILINE))
@@ -129,9 +179,12 @@ def test_the_other_option_for_profiles_submits_too(cluster: None, finished: Path
 
 def test_ctrl_c_leaves_an_empty_queue(cluster: None, tmp_path: Path):
     project = project_for(tmp_path, "slurm")
-    with started(project, "--config", *CONFIG, 'training={"maximum_epochs":100000,"patience":100000}') as process:
+    with started(
+        project, "--config", *CONFIG, 'training={"maximum_epochs":100000,"patience":100000}'
+    ) as process:
         wait_for("a running training", lambda: bool(with_gpu("RUNNING")), 120)
-        # As at a terminal: pressed again where nothing happens, since Snakemake may swallow one in the middle of a submission.
+        # As at a terminal: pressed again where nothing happens, since Snakemake may
+        # swallow one in the middle of a submission.
         for _ in range(3):
             process.send_signal(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):

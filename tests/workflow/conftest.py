@@ -1,4 +1,6 @@
-"""The real pipeline on a tiny real log: a copy of the project in a folder with a space and an é in its path (H5)."""
+"""The real pipeline on a tiny real log: a copy of the project in a folder with a space
+and an é in its path.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,24 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
-COPIED = ["Snakefile", "config.yaml", "config", "workflow", "profiles", "envs", "src", "Makefile", "README.md"]
+COPIED = [
+    "Snakefile",
+    "config.yaml",
+    "config",
+    "workflow",
+    "profiles",
+    "envs",
+    "src",
+    "Makefile",
+    "README.md",
+]
 CONFIG = """
 registry:
   tiny:
     filter_seen: false
     ties: file
-    sources: {own: {path: data/tiny log.csv, form: {columns: {user: who, item: what, timestamp: when}}}}
+    sources:
+      own: {path: data/tiny log.csv, form: {columns: {user: who, item: what, timestamp: when}}}
 datasets: [tiny]
 seeds: [3]
 shuffle_repeats: 2
@@ -36,7 +49,9 @@ training: {maximum_epochs: 3, batch_size: 16, round_updates: 1}
 
 
 def write_tiny_log(path: Path, users: int = 40, items: int = 20) -> None:
-    """A few hundred events: each user walks through the catalogue, mostly to the next item."""
+    """A few hundred events: each user walks through the catalogue, mostly to the next
+    item.
+    """
     generator = np.random.default_rng(7)
     lines = ["who,what,when"]
     for user in range(users):
@@ -67,22 +82,34 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 
 
-#: Before a command that SIGINT is to reach: where tests run in the background, it is ignored, and what they start inherits that.
+#: Before a command that SIGINT is to reach: where tests run in the background, it is
+#: ignored, and what they start inherits that.
 HEEDS_INTERRUPTS = ["env", "--default-signal=INT"]
 
 
-def snakemake(project: Path, *arguments: str, configfile: str | None = "tiny.yaml", **keywords: object) -> subprocess.CompletedProcess[str]:
+def snakemake(
+    project: Path, *arguments: str, configfile: str | None = "tiny.yaml", **keywords: object
+) -> subprocess.CompletedProcess[str]:
     """Run Snakemake in a project; standard error is folded into standard output."""
     command = ["snakemake", *arguments]
     if configfile:
         command += ["--configfile", configfile]
     return subprocess.run(
-        command, cwd=project, env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600, **keywords
+        command,
+        cwd=project,
+        env=environment(),
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=600,
+        **keywords,
     )
 
 
 def planned_rules(output: str) -> dict[str, int]:
-    """Rule → number of jobs, from the job table of a dry run; empty if nothing is to be done."""
+    """Rule → number of jobs, from the job table of a dry run; empty if nothing is to be
+    done.
+    """
     rules: dict[str, int] = {}
     lines = iter(output.splitlines())
     for line in lines:
@@ -100,11 +127,16 @@ def planned_rules(output: str) -> dict[str, int]:
 
 def digests(project: Path, pattern: str) -> dict[str, str]:
     """Relative path → sha256 of the files that match."""
-    return {str(path.relative_to(project)): hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(project.glob(pattern))}
+    return {
+        str(path.relative_to(project)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(project.glob(pattern))
+    }
 
 
 def copy_finished(finished: Path, to: Path) -> Path:
-    """The project with its results, modification times and Snakemake's records; not with another test's lock."""
+    """The project with its results, modification times and Snakemake's records; not
+    with another test's lock.
+    """
     return Path(shutil.copytree(finished, to, ignore=shutil.ignore_patterns("locks")))
 
 
@@ -112,7 +144,8 @@ def copy_finished(finished: Path, to: Path) -> Path:
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project whose whole study has run. Tests that change it work on a copy.
 
-    With several test workers the first one that wants it runs it, and the others wait for it.
+    With several test workers the first one that wants it runs it, and the others wait
+    for it.
     """
     folder = tmp_path_factory.getbasetemp()
     shared = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder

@@ -1,6 +1,8 @@
-"""config/check.yaml from end to end: statistics and splits against a literal pandas implementation, written here.
+"""config/check.yaml from end to end: statistics and splits against a literal pandas
+implementation, written here.
 
-Always on generated logs; on the real ones (Beauty, Toys) where they lie in data/, which git ignores. There Table 1 must equal the paper's.
+Always on generated logs; on the real ones (Beauty, Toys) where they lie in data/, which
+git ignores. There Table 1 must equal the paper's.
 """
 
 from __future__ import annotations
@@ -42,11 +44,16 @@ def core_by_pandas(log: pd.DataFrame, p: int = 5) -> pd.DataFrame:
         if len(kept) == len(log):
             break
         log = kept
-    return log.assign(user=log["user_id"].rank(method="dense").astype(int) - 1, item=log["item_id"].rank(method="dense").astype(int))
+    return log.assign(
+        user=log["user_id"].rank(method="dense").astype(int) - 1,
+        item=log["item_id"].rank(method="dense").astype(int),
+    )
 
 
 def temporal_cut(log: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Events up to the 0.9 quantile, of users with two of them; and the whole sequences of users with a later one."""
+    """Events up to the 0.9 quantile, of users with two of them; and the whole sequences
+    of users with a later one.
+    """
     threshold = log["timestamp"].quantile(0.9)
     early = log[log["timestamp"] <= threshold]
     early = early[early.groupby("user")["item"].transform("count") >= 2]
@@ -54,7 +61,9 @@ def temporal_cut(log: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def split_by_pandas(core: pd.DataFrame, kind: str) -> dict[str, pd.DataFrame]:
-    """Train events, and the sequences whose last event is the target of validation and test."""
+    """Train events, and the sequences whose last event is the target of validation and
+    test.
+    """
     if kind == "gts":
         early, test = temporal_cut(core)
         train, validation = temporal_cut(early)
@@ -62,7 +71,10 @@ def split_by_pandas(core: pd.DataFrame, kind: str) -> dict[str, pd.DataFrame]:
         from_end = core.groupby("user").cumcount(ascending=False)
         train, validation, test = core[from_end >= 2], core[from_end >= 1], core
     held_out = {"validation": validation, "test": test}
-    return {"train": train} | {name: part[part.groupby("user")["item"].transform("count") >= 2] for name, part in held_out.items()}
+    return {"train": train} | {
+        name: part[part.groupby("user")["item"].transform("count") >= 2]
+        for name, part in held_out.items()
+    }
 
 
 @pytest.fixture(scope="module", params=["generated", "real"])
@@ -76,10 +88,16 @@ def checked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         elif (ROOT / "data" / place.name).is_file():
             shutil.copy(ROOT / "data" / place.name, place)
         else:
-            pytest.skip(f"data/{place.name} is not there: put it there to check the published statistics, see config/check.yaml")
+            pytest.skip(
+                f"data/{place.name} is not there: put it there to check the published statistics,"
+                " see config/check.yaml"
+            )
     if request.param == "real":
         (project / "real").touch()
-    targets = ["results/table1.csv", *(f"results/{name}/{kind}/split.json" for name in NAMES for kind in ("gts", "loo"))]
+    targets = [
+        "results/table1.csv",
+        *(f"results/{name}/{kind}/split.json" for name in NAMES for kind in ("gts", "loo")),
+    ]
     done = snakemake(project, *targets, configfile="config/check.yaml")
     assert done.returncode == 0, done.stdout[-4000:]
     for name in NAMES:
@@ -91,15 +109,29 @@ def checked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def test_the_core_and_its_statistics(checked: Path, name: str):
     core = core_by_pandas(pd.read_csv(checked / "data" / f"{name}.csv.gz"))
     found = pd.read_parquet(checked / "results" / name / "core/interactions.parquet")
-    assert found[["user", "item", "timestamp"]].to_numpy().tolist() == core[["user", "item", "timestamp"]].to_numpy().tolist()
+    assert (
+        found[["user", "item", "timestamp"]].to_numpy().tolist()
+        == core[["user", "item", "timestamp"]].to_numpy().tolist()
+    )
     table = pd.read_csv(checked / "results/table1.csv").query("dataset == @name")
     row = table.query("source == 'measured'").iloc[0]
     days = (core["timestamp"].max() - core["timestamp"].min()) // 86_400
-    assert row[["users", "items", "interactions", "days"]].tolist() == [core["user"].nunique(), core["item"].nunique(), len(core), days]
+    assert row[["users", "items", "interactions", "days"]].tolist() == [
+        core["user"].nunique(),
+        core["item"].nunique(),
+        len(core),
+        days,
+    ]
     if (checked / "real").exists():
         paper = table.query("source == 'paper'").iloc[0]
-        assert row[["users", "items", "interactions", "days"]].tolist() == paper[["users", "items", "interactions", "days"]].tolist()
-        assert (round(row["avg_length"], 1), round(row["density_percent"], 2)) == (paper["avg_length"], paper["density_percent"])
+        assert (
+            row[["users", "items", "interactions", "days"]].tolist()
+            == paper[["users", "items", "interactions", "days"]].tolist()
+        )
+        assert (round(row["avg_length"], 1), round(row["density_percent"], 2)) == (
+            paper["avg_length"],
+            paper["density_percent"],
+        )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -107,15 +139,23 @@ def test_the_core_and_its_statistics(checked: Path, name: str):
 def test_the_splits(checked: Path, name: str, kind: str):
     core = core_by_pandas(pd.read_csv(checked / "data" / f"{name}.csv.gz"))
     for part, expected in split_by_pandas(core, kind).items():
-        found = pd.read_parquet(checked / "results" / name / kind / f"{part}.parquet").set_index("user")
+        found = pd.read_parquet(checked / "results" / name / kind / f"{part}.parquet").set_index(
+            "user"
+        )
         for column, listed in (("item", "items"), ("timestamp", "timestamps")):
-            assert {user: values.tolist() for user, values in found[listed].items()} == expected.groupby("user")[column].agg(list).to_dict()
+            assert {
+                user: values.tolist() for user, values in found[listed].items()
+            } == expected.groupby("user")[column].agg(list).to_dict()
         if part != "train":
-            assert [targets.tolist() for targets in found["targets"]] == [[count - 1] for count in expected.groupby("user").size()]
+            assert [targets.tolist() for targets in found["targets"]] == [
+                [count - 1] for count in expected.groupby("user").size()
+            ]
 
 
 def test_the_papers_study_has_the_jobs_it_should(tmp_path: Path):
-    """Nine logs, five models, three seeds: a dry run of config/paper.yaml counts them."""
+    """Nine logs, five models, three seeds: a dry run of config/paper.yaml
+    counts them.
+    """
     project = copy_project(tmp_path / "project")
     done = snakemake(project, "-n", "all", configfile="config/paper.yaml")
     assert done.returncode == 0, done.stdout[-2000:]
@@ -123,6 +163,8 @@ def test_the_papers_study_has_the_jobs_it_should(tmp_path: Path):
     expected = dict.fromkeys(("download", "core_filter", "split"), logs)
     expected |= dict.fromkeys(("train", "evaluate"), runs + baselines)
     expected |= dict.fromkeys(("shuffle", "decompose", "rescale", "learning_curve"), runs)
-    expected |= dict.fromkeys(("table1", "table2", "table3", "table4", "comparisons", "claims", "page", "all"), 1)
+    expected |= dict.fromkeys(
+        ("table1", "table2", "table3", "table4", "comparisons", "claims", "page", "all"), 1
+    )
     expected |= {f"fig{number}": 1 for number in range(1, 7)}
     assert planned_rules(done.stdout) == expected

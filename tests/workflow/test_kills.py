@@ -1,6 +1,8 @@
-"""Kills and a second run. H1: the study killed at any moment, in turn by SIGKILL, SIGTERM and SIGINT; a rerun ends in the same bytes.
+"""Kills and a second run. H1: the study killed at any moment, in turn by SIGKILL,
+SIGTERM and SIGINT; a rerun ends in the same bytes.
 
-One round by default; LASTITEM_KILL_ROUNDS=20 runs as many. Each round is drawn from its number, so it can be repeated alone.
+One round by default; LASTITEM_KILL_ROUNDS=20 runs as many. Each round is drawn from its
+number, so it can be repeated alone.
 """
 
 from __future__ import annotations
@@ -25,20 +27,43 @@ from .conftest import HEEDS_INTERRUPTS, copy_finished, copy_project, digests, en
 ROUNDS = int(os.environ.get("LASTITEM_KILL_ROUNDS", "1"))
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 STEPS = 37
-#: All that a study leaves: its download, the files of each run, tables, figures and the page.
+#: All that a study leaves: its download, the files of each run, tables, figures and the
+#: page.
 FILES = ("data/**/raw", "results/**/*.*")
 
 
-def start_endless_training(project: Path, log: IO[str] | int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
-    """The study with trainings that do not end by themselves, in a process group of its own."""
-    command = ["snakemake", "all", "--configfile", "tiny.yaml", "--config", 'training={"maximum_epochs":100000,"patience":100000}']
-    return subprocess.Popen(command, cwd=project, env=environment(), start_new_session=True, stdout=log, stderr=subprocess.STDOUT)
+def start_endless_training(
+    project: Path, log: IO[str] | int = subprocess.DEVNULL
+) -> subprocess.Popen[bytes]:
+    """The study with trainings that do not end by themselves, in a process group of its
+    own.
+    """
+    command = [
+        "snakemake",
+        "all",
+        "--configfile",
+        "tiny.yaml",
+        "--config",
+        'training={"maximum_epochs":100000,"patience":100000}',
+    ]
+    return subprocess.Popen(
+        command,
+        cwd=project,
+        env=environment(),
+        start_new_session=True,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+    )
 
 
 def wait_for_a_trained_epoch(project: Path, run: subprocess.Popen[bytes]) -> list[Path]:
-    """Logs of the trainings that have ended an epoch: which the scheduler takes first is its affair."""
+    """Logs of the trainings that have ended an epoch: which the scheduler takes first
+    is its affair.
+    """
     deadline = time.monotonic() + 300
-    while not (begun := [log for log in project.glob("logs/train/*.log") if "epoch" in log.read_text()]):
+    while not (
+        begun := [log for log in project.glob("logs/train/*.log") if "epoch" in log.read_text()]
+    ):
         assert time.monotonic() < deadline and run.poll() is None
         time.sleep(0.2)
     return begun
@@ -46,9 +71,15 @@ def wait_for_a_trained_epoch(project: Path, run: subprocess.Popen[bytes]) -> lis
 
 @pytest.mark.parametrize("number", range(ROUNDS))
 def test_a_kill_at_any_moment_loses_nothing(finished: Path, tmp_path: Path, number: int):
-    """And two runs with the same config and seed, one of them broken off, give the same bytes."""
+    """And two runs with the same config and seed, one of them broken off, give the same
+    bytes.
+    """
     random = np.random.default_rng([20, number])
-    steps, seconds, kind = int(random.integers(STEPS)), float(random.uniform(0, 3)), SIGNALS[number % len(SIGNALS)]
+    steps, seconds, kind = (
+        int(random.integers(STEPS)),
+        float(random.uniform(0, 3)),
+        SIGNALS[number % len(SIGNALS)],
+    )
     project = copy_project(tmp_path / "project")
     log = project / "snakemake.log"
     with log.open("w") as stream:
@@ -64,27 +95,46 @@ def test_a_kill_at_any_moment_loses_nothing(finished: Path, tmp_path: Path, numb
     while (
         run.poll() is None
         and time.monotonic() < deadline
-        and len(re.findall(r"^\d+ of \d+ steps", log.read_text(encoding="utf-8"), re.MULTILINE)) < steps
+        and len(re.findall(r"^\d+ of \d+ steps", log.read_text(encoding="utf-8"), re.MULTILINE))
+        < steps
     ):
         time.sleep(0.05)
     time.sleep(seconds)
     if run.poll() is None:
         os.killpg(run.pid, kind)
     run.wait(timeout=120)
-    done, whole = (({path: hash for pattern in FILES for path, hash in digests(place, pattern).items()}) for place in (project, finished))
-    named = {path: hash for path, hash in done.items() if ".partial" not in path and Path(path).name != "unfinished.safetensors"}
+    done, whole = (
+        ({path: hash for pattern in FILES for path, hash in digests(place, pattern).items()})
+        for place in (project, finished)
+    )
+    named = {
+        path: hash
+        for path, hash in done.items()
+        if ".partial" not in path and Path(path).name != "unfinished.safetensors"
+    }
     assert named.items() <= whole.items(), "nothing half-written"
 
-    subprocess.run(["python", "src/wait_for_lock.py"], cwd=project, env=environment(), check=True, timeout=120)
+    subprocess.run(
+        ["python", "src/wait_for_lock.py"], cwd=project, env=environment(), check=True, timeout=120
+    )
     again = snakemake(project, "all")
     assert again.returncode == 0, again.stdout[-4000:]
-    assert {path: hash for pattern in FILES for path, hash in digests(project, pattern).items()} == whole
-    assert not list(project.glob("results/**/.*partial*")) and not list(project.glob("data/**/.*partial*"))
-    print(f"round {number}: {kind.name} {seconds:.1f} s after {steps} of {STEPS} steps: complete and equal")
+    assert {
+        path: hash for pattern in FILES for path, hash in digests(project, pattern).items()
+    } == whole
+    assert not list(project.glob("results/**/.*partial*")) and not list(
+        project.glob("data/**/.*partial*")
+    )
+    print(
+        f"round {number}: {kind.name} {seconds:.1f} s after {steps} of {STEPS} steps: complete and"
+        " equal"
+    )
 
 
 def test_a_kill_in_training_loses_nothing(finished: Path, tmp_path: Path):
-    """H1: SIGKILL of the whole group while a model trains; `make results` clears the stale lock, waits for nobody, completes."""
+    """SIGKILL of the whole group while a model trains; `make results` clears the
+    stale lock, waits for nobody, completes.
+    """
     project = copy_finished(finished, tmp_path / "killed")
     shutil.rmtree(project / "logs")
     run = start_endless_training(project)
@@ -94,13 +144,19 @@ def test_a_kill_in_training_loses_nothing(finished: Path, tmp_path: Path):
         os.killpg(run.pid, signal.SIGKILL)
         run.wait()
     for log in begun:
-        assert not (project / f"results/tiny/loo/{log.name.split('.')[2]}/seed=3/model.safetensors").exists()
+        assert not (
+            project / f"results/tiny/loo/{log.name.split('.')[2]}/seed=3/model.safetensors"
+        ).exists()
     locked = snakemake(project, "all")
     assert locked.returncode != 0 and "lock" in locked.stdout.lower()
     command = ["python", "src/wait_for_lock.py"]
-    waited = subprocess.run(command, cwd=project, env=environment(), text=True, capture_output=True, timeout=120)
+    waited = subprocess.run(
+        command, cwd=project, env=environment(), text=True, capture_output=True, timeout=120
+    )
     assert waited.returncode == 0 and "clearing the lock" in waited.stdout
-    table = "results/table2.csv"  # What follows all trainings; the rest is the same with or without a kill before.
+    table = (  # What follows all trainings; the rest is the same with or without a kill before.
+        "results/table2.csv"
+    )
     done = snakemake(project, table)
     assert done.returncode == 0, done.stdout[-4000:]
     assert digests(project, table) == digests(finished, table)
@@ -108,7 +164,9 @@ def test_a_kill_in_training_loses_nothing(finished: Path, tmp_path: Path):
 
 
 def test_a_killed_job_is_explained(tmp_path: Path):
-    """The process of a training alone is killed, as a system without memory would: Snakemake says which rule, we why and what to do."""
+    """The process of a training alone is killed, as a system without memory would:
+    Snakemake says which rule, we why and what to do.
+    """
     project = copy_project(tmp_path / "killed")
     with (project / "snakemake.log").open("w") as stream:
         run = start_endless_training(project, stream)
@@ -128,7 +186,9 @@ def test_a_killed_job_is_explained(tmp_path: Path):
 
 
 def test_two_runs_at_once(finished: Path, tmp_path: Path):
-    """H7: the second Snakemake says that the folder is locked; `make results` would wait for the first one instead."""
+    """The second Snakemake says that the folder is locked; `make results` would
+    wait for the first one instead.
+    """
     project = copy_finished(finished, tmp_path / "busy")
     first = start_endless_training(project)
     waiting = []
@@ -142,13 +202,29 @@ def test_two_runs_at_once(finished: Path, tmp_path: Path):
         command = ["python", "-u", "src/wait_for_lock.py"]
         for _ in range(2):
             # Neither waits for the other.
-            waiting.append(subprocess.Popen(command, cwd=project, env=environment(), text=True, stdout=subprocess.PIPE))
-            assert waiting[-1].stdout is not None and str(first.pid) in waiting[-1].stdout.readline()
+            waiting.append(
+                subprocess.Popen(
+                    command, cwd=project, env=environment(), text=True, stdout=subprocess.PIPE
+                )
+            )
+            assert (
+                waiting[-1].stdout is not None and str(first.pid) in waiting[-1].stdout.readline()
+            )
         pressed = [*HEEDS_INTERRUPTS, *command]
-        impatient = subprocess.Popen(pressed, cwd=project, env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        impatient = subprocess.Popen(
+            pressed,
+            cwd=project,
+            env=environment(),
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
         assert impatient.stdout is not None and "Ctrl-C to give up" in impatient.stdout.readline()
         impatient.send_signal(signal.SIGINT)
-        assert impatient.communicate(timeout=60)[0] == "given up; what runs here goes on\n" and impatient.returncode == 1
+        assert (
+            impatient.communicate(timeout=60)[0] == "given up; what runs here goes on\n"
+            and impatient.returncode == 1
+        )
         assert all(one.poll() is None for one in waiting)
     finally:
         os.killpg(first.pid, signal.SIGKILL)
@@ -157,16 +233,30 @@ def test_two_runs_at_once(finished: Path, tmp_path: Path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a small disk can be mounted by root alone")
-def test_a_full_disk_names_rule_file_and_remedy_and_costs_nothing(finished: Path, tmp_path: Path, small_disk: Callable[[int], Path]):
-    """A study on a disk that is full before the first training ends; with more room it goes on to the results of any other."""
+def test_a_full_disk_names_rule_file_and_remedy_and_costs_nothing(
+    finished: Path, tmp_path: Path, small_disk: Callable[[int], Path]
+):
+    """A study on a disk that is full before the first training ends; with more room it
+    goes on to the results of any other.
+    """
     project, disk = copy_project(tmp_path / "project"), small_disk(260)
     (disk / "data").mkdir()
     shutil.copy(project / "data/tiny log.csv", disk / "data")
     shutil.copy(project / "tiny.yaml", disk)
-    run = ("results/table1.csv", "results/tiny/loo/sasrec/seed=3/evaluation.json", "--snakefile", project / "Snakefile", "--cores", "1")
+    run = (
+        "results/table1.csv",
+        "results/tiny/loo/sasrec/seed=3/evaluation.json",
+        "--snakefile",
+        project / "Snakefile",
+        "--cores",
+        "1",
+    )
     full = snakemake(disk, *run)
     assert full.returncode != 0
-    assert re.search(r"error: \S+: cannot be written: No space left on device; make room and run again", full.stdout), full.stdout[-3000:]
+    assert re.search(
+        r"error: \S+: cannot be written: No space left on device; make room and run again",
+        full.stdout,
+    ), full.stdout[-3000:]
     assert re.search(r"Error in rule \w+", full.stdout)
     assert not list(disk.rglob("*.partial*"))
     subprocess.run(["mount", "-o", "remount,size=20m", disk], check=True)

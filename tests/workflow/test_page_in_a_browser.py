@@ -1,4 +1,6 @@
-"""results/index.html in a real browser: opens from disk alone, in both colour schemes, on a phone's width, and from the keyboard."""
+"""results/index.html in a real browser: opens from disk alone, in both colour schemes,
+on a phone's width, and from the keyboard.
+"""
 
 from __future__ import annotations
 
@@ -11,25 +13,31 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 #: Contrast of text that WCAG 2.2 asks for at level AA.
 CONTRAST = 4.5
-# Of each element with text of its own: the relative luminances (WCAG) of its colour and of the ground behind it.
+# Of each element with text of its own: the relative luminances (WCAG) of its colour and
+# of the ground behind it.
 LUMINANCES = """() => {
   const numbers = colour => colour.match(/[\\d.]+/g).map(Number);
   const luminance = colour => numbers(colour).slice(0, 3)
-    .map(value => value / 255).map(value => value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4)
+    .map(value => value / 255)
+    .map(value => value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4)
     .reduce((sum, value, place) => sum + value * [0.2126, 0.7152, 0.0722][place], 0);
   const ground = element => {
     const colour = getComputedStyle(element).backgroundColor;
-    return numbers(colour)[3] === 0 && element.parentElement ? ground(element.parentElement) : colour;
+    const above = element.parentElement;
+    return numbers(colour)[3] === 0 && above ? ground(above) : colour;
   };
   return [...document.body.querySelectorAll("*")]
-    .filter(element => [...element.childNodes].some(node => node.nodeType === 3 && node.textContent.trim()))
+    .filter(element => [...element.childNodes]
+      .some(node => node.nodeType === 3 && node.textContent.trim()))
     .map(element => [luminance(getComputedStyle(element).color), luminance(ground(element))]);
 }"""
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    found = next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+    )
     if not found:
         pytest.skip("no chromium here: the page is not opened in a browser (Debian: chromium)")
     with sync_playwright() as playwright:
@@ -38,7 +46,9 @@ def browser() -> Iterator[Browser]:
         running.close()
 
 
-def opened(browser: Browser, finished: Path, width: int = 1200, scheme: str = "light") -> tuple[Page, list[str], list[str]]:
+def opened(
+    browser: Browser, finished: Path, width: int = 1200, scheme: str = "light"
+) -> tuple[Page, list[str], list[str]]:
     """The page, what the browser complained of, and what it asked for."""
     page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
     complaints: list[str] = []
@@ -53,7 +63,9 @@ def opened(browser: Browser, finished: Path, width: int = 1200, scheme: str = "l
 def test_it_loads_by_itself_and_shows_every_figure(browser: Browser, finished: Path):
     page, complaints, requests = opened(browser, finished)
     assert complaints == []
-    assert [url for url in requests if not url.startswith("data:")] == [(finished / "results/index.html").as_uri()]
+    assert [url for url in requests if not url.startswith("data:")] == [
+        (finished / "results/index.html").as_uri()
+    ]
     images = page.locator("img")
     assert images.count() == len(list((finished / "results").glob("fig*.png")))
     for image in images.all():
@@ -66,7 +78,9 @@ def test_it_loads_by_itself_and_shows_every_figure(browser: Browser, finished: P
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [400, 1200])
 def test_it_can_be_read(browser: Browser, finished: Path, width: int, scheme: str):
-    """Nothing sticks out of the window (wide tables scroll by themselves), text has contrast and is no smaller than 12 pixels."""
+    """Nothing sticks out of the window (wide tables scroll by themselves), text has
+    contrast and is no smaller than 12 pixels.
+    """
     page, _, _ = opened(browser, finished, width, scheme)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     luminances = page.evaluate(LUMINANCES)
@@ -77,14 +91,17 @@ def test_it_can_be_read(browser: Browser, finished: Path, width: int, scheme: st
     text, ground = luminances[0]
     assert (text > ground) == (scheme == "dark")
     sizes = page.evaluate(
-        "[...document.querySelectorAll('p, li, td, th, figcaption, pre')].map(e => parseFloat(getComputedStyle(e).fontSize))"
+        "[...document.querySelectorAll('p, li, td, th, figcaption, pre')].map(e =>"
+        " parseFloat(getComputedStyle(e).fontSize))"
     )
     assert min(sizes) >= 12
     page.close()
 
 
 def test_it_can_be_used_from_the_keyboard(browser: Browser, finished: Path):
-    """Tab comes to every link and to everything that scrolls, and shows where it is; arrows scroll, Enter follows."""
+    """Tab comes to every link and to everything that scrolls, and shows where it is;
+    arrows scroll, Enter follows.
+    """
     page, _, _ = opened(browser, finished, width=400)
     page.locator("summary").focus()
     page.keyboard.press("Enter")
@@ -97,7 +114,10 @@ def test_it_can_be_used_from_the_keyboard(browser: Browser, finished: Path):
     for _ in range(stops):
         page.keyboard.press("Tab")
         where = page.evaluate("[...document.querySelectorAll('*')].indexOf(document.activeElement)")
-        outline = page.evaluate("(({outlineStyle, outlineWidth}) => outlineStyle + outlineWidth)(getComputedStyle(document.activeElement))")
+        outline = page.evaluate(
+            "(({outlineStyle, outlineWidth}) => outlineStyle +"
+            " outlineWidth)(getComputedStyle(document.activeElement))"
+        )
         assert "none" not in outline and not outline.endswith(" 0px")
         reached.add(where)
     assert len(reached) == stops

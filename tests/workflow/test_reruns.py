@@ -1,4 +1,6 @@
-"""What a change reruns and what not, and what stops before any job. Cases H3, H5, H11."""
+"""What a change reruns and what not, and what stops before any job. Cases
+H3, H5, H11.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,24 @@ def test_one_figure_makes_only_what_it_needs(tmp_path: Path):
     """A bare target, cores from the default profile."""
     fresh = copy_project(tmp_path / "fresh")
     planned = planned_rules(snakemake(fresh, "-n", "results/fig1.pdf").stdout)
-    assert planned == {"download": 1, "core_filter": 1, "split": 1, "train": 3, "shuffle": 3, "fig1": 1}
+    assert planned == {
+        "download": 1,
+        "core_filter": 1,
+        "split": 1,
+        "train": 3,
+        "shuffle": 3,
+        "fig1": 1,
+    }
 
 
 def test_an_edit_of_the_training_script_reruns_training_and_what_follows(changed: Path):
     """Convention 1: scripts and the modules they import are inputs."""
     script = changed / "src/train.py"
-    script.write_text(script.read_text(encoding="utf-8").replace("torch.manual_seed(this.seed)", "torch.manual_seed(this.seed + 1)"))
+    script.write_text(
+        script.read_text(encoding="utf-8").replace(
+            "torch.manual_seed(this.seed)", "torch.manual_seed(this.seed + 1)"
+        )
+    )
     planned = planned_rules(snakemake(changed, "-n", "all").stdout)
     assert planned["train"] == 4 and planned["evaluate"] == 4 and planned["rescale"] == 3
     assert "core_filter" not in planned and "split" not in planned and "table1" not in planned
@@ -35,30 +48,45 @@ def test_an_edit_of_the_training_script_reruns_training_and_what_follows(changed
 
 def test_an_edit_of_a_module_reruns_what_imports_it(changed: Path):
     """Figures' style is not the training's business."""
-    module = changed / "src/lastitem/figures.py"
-    module.write_text(module.read_text(encoding="utf-8").replace('"font.size": 9', '"font.size": 10'))
+    module = changed / "src/lastitem/report/figures.py"
+    module.write_text(
+        module.read_text(encoding="utf-8").replace('"font.size": 9', '"font.size": 10')
+    )
     planned = planned_rules(snakemake(changed, "-n", "all").stdout)
-    assert set(planned) == {f"fig{number}" for number in range(1, 7)} | {"learning_curve", "page", "all"}
+    assert set(planned) == {f"fig{number}" for number in range(1, 7)} | {
+        "learning_curve",
+        "page",
+        "all",
+    }
 
 
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ("residual_scales=[0.0,1.0]", {"rescale", "table4", "comparisons", "claims", "fig4", "fig5", "fig6"}),
+        (
+            "residual_scales=[0.0,1.0]",
+            {"rescale", "table4", "comparisons", "claims", "fig4", "fig5", "fig6"},
+        ),
         ("cutoffs=[1,10]", {"evaluate", "table2", "comparisons", "claims", "fig2"}),
         ("shuffle_repeats=3", {"shuffle", "comparisons", "claims", "fig1"}),
         ("map_positions=5", {"decompose", "table3", "claims", "fig3"}),
-        ("seeds=[4]", {"train", "learning_curve", "evaluate", "shuffle", "decompose", "rescale"} | EVERY_FIGURE_AND_TABLE - {"table1"}),
+        (
+            "seeds=[4]",
+            {"train", "learning_curve", "evaluate", "shuffle", "decompose", "rescale"}
+            | EVERY_FIGURE_AND_TABLE - {"table1"},
+        ),
     ],
 )
-def test_a_changed_setting_reruns_what_depends_on_it(finished: Path, change: str, expected: set[str]):
-    """H3: and nothing else; a λ grid leaves the training alone."""
+def test_a_changed_setting_reruns_what_depends_on_it(
+    finished: Path, change: str, expected: set[str]
+):
+    """And nothing else; a λ grid leaves the training alone."""
     planned = planned_rules(snakemake(finished, "-n", "all", "--config", change).stdout)
     assert set(planned) - {"all", "page"} == expected
 
 
 def test_a_touched_file_reruns_nothing(changed: Path):
-    """H3: the content decides, not the time."""
+    """The content decides, not the time."""
     for path in ("src/train.py", "config.yaml", "results/tiny/loo/train.parquet"):
         os.utime(changed / path)
     assert planned_rules(snakemake(changed, "-n", "all").stdout) == {}
@@ -73,26 +101,38 @@ def test_a_changed_log_reruns_everything(changed: Path):
 
 
 def test_an_import_outlives_its_origin_and_edits_of_the_downloader(changed: Path):
-    """Snakemake deletes outputs before a rerun: neither a log that has gone nor new code may cost what was imported."""
+    """Snakemake deletes outputs before a rerun: neither a log that has gone nor new
+    code may cost what was imported.
+    """
     (changed / "data/tiny log.csv").unlink()
-    module = changed / "src/lastitem/downloading.py"
+    module = changed / "src/lastitem/data/download/sources.py"
     module.write_text(module.read_text(encoding="utf-8") + "# a comment\n", encoding="utf-8")
     assert planned_rules(snakemake(changed, "-n", "all").stdout) == {}
 
 
 def test_another_wording_of_the_licence_fetches_nothing(changed: Path):
     config = (changed / "tiny.yaml").read_text(encoding="utf-8")
-    (changed / "tiny.yaml").write_text(config.replace("filter_seen: false", "filter_seen: false\n    licence: mine, é"), encoding="utf-8")
-    assert planned_rules(snakemake(changed, "-n", "all").stdout) == {"page": 1, "all": 1}, "the page shows the settings"
+    (changed / "tiny.yaml").write_text(
+        config.replace("filter_seen: false", "filter_seen: false\n    licence: mine, é"),
+        encoding="utf-8",
+    )
+    assert planned_rules(snakemake(changed, "-n", "all").stdout) == {
+        "page": 1,
+        "all": 1,
+    }, "the page shows the settings"
 
 
 def test_more_known_of_a_source_does_not_cost_what_was_fetched_from_it(changed: Path):
-    """Its size, and another source, are new parameters, so Snakemake deletes the log before it asks for it again; its origin has gone."""
+    """Its size, and another source, are new parameters, so Snakemake deletes the log
+    before it asks for it again; its origin has gone.
+    """
     log = (changed / "data/tiny/raw").read_bytes()
     (changed / "data/tiny log.csv").unlink()
     config = (changed / "tiny.yaml").read_text(encoding="utf-8")
     more = f"bytes: {len(log)}, path: data/tiny log.csv"
-    (changed / "tiny.yaml").write_text(config.replace("path: data/tiny log.csv", more), encoding="utf-8")
+    (changed / "tiny.yaml").write_text(
+        config.replace("path: data/tiny log.csv", more), encoding="utf-8"
+    )
     done = snakemake(changed, "data/tiny/raw")
     assert done.returncode == 0 and "rule download" in done.stdout, done.stdout[-3000:]
     assert "taken from the earlier download of data/tiny log.csv" in done.stdout
@@ -107,30 +147,41 @@ def test_an_older_file_in_the_place_of_a_log_is_noticed(changed: Path):
 
 
 @pytest.mark.parametrize("name", ["a {x}.csv", "a } b.csv", "n{input}.csv"])
-def test_h5_braces_in_the_name_of_a_log(tmp_path: Path, name: str):
+def test_braces_in_the_name_of_a_log(tmp_path: Path, name: str):
     fresh = copy_project(tmp_path / "fresh")
     (fresh / "data/tiny log.csv").rename(fresh / "data" / name)
-    (fresh / "tiny.yaml").write_text(CONFIG.replace("data/tiny log.csv", f'"data/{name}"'), encoding="utf-8")
+    (fresh / "tiny.yaml").write_text(
+        CONFIG.replace("data/tiny log.csv", f'"data/{name}"'), encoding="utf-8"
+    )
     done = snakemake(fresh, "results/tiny/core/statistics.json")
     assert done.returncode == 0, done.stdout[-3000:]
     assert f"(data/{name})" in done.stdout
 
 
 def test_settings_without_influence_rerun_nothing(finished: Path):
-    """The temporal split's quantile is nothing to leave-one-out, nor a seed to what draws nothing."""
+    """The temporal split's quantile is nothing to leave-one-out, nor a seed to what
+    draws nothing.
+    """
     for change in ("gts={quantile: 0.8}", "data_seed=5"):
         planned = planned_rules(snakemake(finished, "-n", "all", "--config", change).stdout)
         assert planned == {"page": 1, "all": 1}, "the page shows the settings"
 
 
 def test_saying_the_same_in_another_way_reruns_nothing(changed: Path):
-    """Another order of keys, a setting that is the default's, and a release: what is computed is the same."""
-    assert set(planned_rules(snakemake(changed, "-n", "all", "--config", "training={patience: 10}").stdout)) <= {"page", "all"}
+    """Another order of keys, a setting that is the default's, and a release: what is
+    computed is the same.
+    """
+    assert set(
+        planned_rules(snakemake(changed, "-n", "all", "--config", "training={patience: 10}").stdout)
+    ) <= {"page", "all"}
     for name, old, new in (
-        ("config.yaml", "sasrec: { architecture: sasrec, block_order: post, hidden_size: 64, blocks: 2, heads: 2,",
-         "sasrec: { heads: 2, blocks: 2, architecture: sasrec, block_order: post, hidden_size: 64,"),
+        (
+            "config.yaml",
+            "sasrec: { architecture: sasrec, block_order: post, hidden_size: 64, blocks: 2,",
+            "sasrec: { blocks: 2, architecture: sasrec, block_order: post, hidden_size: 64,",
+        ),
         ("src/lastitem/__init__.py", '__version__ = "', '__version__ = "9.'),
-    ):  # fmt: skip
+    ):
         text = (changed / name).read_text(encoding="utf-8")
         assert old in text
         (changed / name).write_text(text.replace(old, new), encoding="utf-8")
@@ -146,14 +197,20 @@ def test_what_a_study_is_for_is_made_again_when_it_has_gone(changed: Path):
 
 
 def test_a_tie_order_study_that_is_not_there_is_not_begun(finished: Path):
-    """Asked for by name, it stops before Snakemake deletes what lies there of another study."""
+    """Asked for by name, it stops before Snakemake deletes what lies there of another
+    study.
+    """
     done = snakemake(finished, "-n", "results/table5.csv", "results/fig7.pdf")
-    assert done.returncode != 0 and "this study has no tie-order study: name its logs" in done.stdout
+    assert (
+        done.returncode != 0 and "this study has no tie-order study: name its logs" in done.stdout
+    )
 
 
 def test_the_cutoff_of_the_validation_may_be_set_for_all_models(tmp_path: Path):
     fresh = copy_project(tmp_path / "fresh")
-    said = snakemake(fresh, "-n", "-p", "results/fig1.pdf", "--config", "training={validation_cutoff: 5}").stdout
+    said = snakemake(
+        fresh, "-n", "-p", "results/fig1.pdf", "--config", "training={validation_cutoff: 5}"
+    ).stdout
     assert '"validation_cutoff": 5' in said and '"validation_cutoff": 10' not in said
 
 
@@ -162,19 +219,40 @@ def test_the_cutoff_of_the_validation_may_be_set_for_all_models(tmp_path: Path):
     [
         ("modles: [sasrec]", ["modles", "sasrec", "did you mean 'models'", "allowed:"]),
         ("p_core: -1", ["p_core", "-1", "at least 1"]),
-        ("datasets: [ml-10k]", ["datasets", "'ml-10k'", "did you mean 'ml-100k'", "allowed: ml-100k"]),
-        ("registry: {mine: {path: data/mine/raw, columns: {user: u, item: i, timestamp: t}}}", ["data/mine/raw", "pipeline itself writes"]),
-        ("registry: {ml-1m: {path: a.csv}}", ["this dataset has sources already", "take another name for yours"]),
-        ("registry: {mine: {path: a.csv, seperator: ';'}}", ["'seperator'", "did you mean 'separator'", "'columns' is missing"]),
-        ("device: ${calc:__import__('os').system('touch pwned')}", ["device", "pwned", "must match"]),
+        (
+            "datasets: [ml-10k]",
+            ["datasets", "'ml-10k'", "did you mean 'ml-100k'", "allowed: ml-100k"],
+        ),
+        (
+            "registry: {mine: {path: data/mine/raw, columns: {user: u, item: i, timestamp: t}}}",
+            ["data/mine/raw", "pipeline itself writes"],
+        ),
+        (
+            "registry: {ml-1m: {path: a.csv}}",
+            ["this dataset has sources already", "take another name for yours"],
+        ),
+        (
+            "registry: {mine: {path: a.csv, seperator: ';'}}",
+            ["'seperator'", "did you mean 'separator'", "'columns' is missing"],
+        ),
+        (
+            "device: ${calc:__import__('os').system('touch pwned')}",
+            ["device", "pwned", "must match"],
+        ),
     ],
 )
 def test_a_wrong_config_stops_before_any_job(tmp_path: Path, config: str, told: list[str]):
-    """Key, value and what is allowed are named; H11: nothing in a config is evaluated."""
+    """Key, value and what is allowed are named; H11: nothing in a config
+    is evaluated.
+    """
     fresh = copy_project(tmp_path / "fresh")
     (fresh / "wrong.yaml").write_text(config)
     done = snakemake(fresh, "all", configfile="wrong.yaml")
     assert done.returncode != 0
     for words in told:
         assert words in done.stdout
-    assert "Traceback" not in done.stdout and not (fresh / "results").exists() and not (fresh / "pwned").exists()
+    assert (
+        "Traceback" not in done.stdout
+        and not (fresh / "results").exists()
+        and not (fresh / "pwned").exists()
+    )

@@ -21,11 +21,15 @@ from .conftest import copy_project, environment, snakemake
 
 TABLE_NAMES = [*(f"table{number}" for number in range(1, 5)), "comparisons", "claims"]
 TABLES = [f"results/{name}.{ending}" for name in TABLE_NAMES for ending in ("csv", "md", "tex")]
-FIGURES = [f"results/fig{number}.{ending}" for number in range(1, 7) for ending in ("pdf", "png", "csv")]
+FIGURES = [
+    f"results/fig{number}.{ending}" for number in range(1, 7) for ending in ("pdf", "png", "csv")
+]
 
 
 def test_all_outputs_are_there_and_a_second_run_does_nothing(finished: Path):
-    """Also H5: the path holds a space and an é, the log's name a space, the ids both."""
+    """Also H5: the path holds a space and an é, the log's name a space,
+    the ids both.
+    """
     for path in TABLES + FIGURES:
         assert (finished / path).stat().st_size > 0, path
     again = snakemake(finished, "all")
@@ -33,31 +37,49 @@ def test_all_outputs_are_there_and_a_second_run_does_nothing(finished: Path):
 
 
 def test_results_say_what_they_stand_on(finished: Path):
-    """Table 1 agrees with the log that was written; n, seeds and spread are in every table's facts."""
+    """Table 1 agrees with the log that was written; n, seeds and spread are in every
+    table's facts.
+    """
     log = pd.read_csv(finished / "data/tiny log.csv")
     row = pd.read_csv(finished / "results/table1.csv").iloc[0]
-    assert (row["users"], row["items"], row["interactions"]) == (log["who"].nunique(), log["what"].nunique(), len(log))
+    assert (row["users"], row["items"], row["interactions"]) == (
+        log["who"].nunique(),
+        log["what"].nunique(),
+        len(log),
+    )
     accuracy = pd.read_csv(finished / "results/table2.csv")
     assert set(accuracy["model"]) == {"sasrec", "gru4rec", "bert4rec", "popularity"}
     assert (accuracy["users"] == 40).all() and (accuracy["seeds"] == 1).all()
-    assert accuracy.loc[accuracy["metric"] != "coverage", ["ci_low", "ci_high"]].notna().all(axis=None)
+    assert (
+        accuracy.loc[accuracy["metric"] != "coverage", ["ci_low", "ci_high"]].notna().all(axis=None)
+    )
     users = pyarrow.parquet.read_table(finished / "results/tiny/core/users.parquet").to_pydict()
     assert set(users["user_id"]) == set(log["who"])
 
 
 def test_the_page_says_what_the_files_say(finished: Path):
-    """Every number of its sentences is one of fig1.csv or fig2.csv, rounded; every table and figure of the study is on it."""
+    """Every number of its sentences is one of fig1.csv or fig2.csv, rounded; every
+    table and figure of the study is on it.
+    """
     html = (finished / "results/index.html").read_text(encoding="utf-8")
     effects, rates = (pd.read_csv(finished / f"results/{name}.csv") for name in ("fig1", "fig2"))
     sentences = re.findall(r'<p class="answer"><strong>[^<]+</strong> ([^<]+)</p>', html)
     assert len(sentences) == 3
     for sentence in sentences:
         model = sentence.split(" ")[0]
-        change = effects[(effects["model"] == model) & (effects["measure"] == "change_percent")].set_index("order")
+        change = effects[
+            (effects["model"] == model) & (effects["measure"] == "change_percent")
+        ].set_index("order")
         rate = rates[rates["model"] == model].set_index("measure")
-        numbers = [f"{row[side]:+.1f}" for _, row in change.loc[["partial", "full"]].iterrows() for side in ("value", "ci_low", "ci_high")]
+        numbers = [
+            f"{row[side]:+.1f}"
+            for _, row in change.loc[["partial", "full"]].iterrows()
+            for side in ("value", "ci_low", "ci_high")
+        ]
         numbers += [
-            f"{100 * row[side]:.1f}" for _, row in rate.loc[["HRLI", "HRL2I"]].iterrows() for side in ("value", "ci_low", "ci_high")
+            f"{100 * row[side]:.1f}"
+            for _, row in rate.loc[["HRLI", "HRL2I"]].iterrows()
+            for side in ("value", "ci_low", "ci_high")
         ]
         assert re.findall(r"[+-]?\d+\.\d", sentence) == numbers
     for name in [*TABLE_NAMES, *(f"fig{number}" for number in range(1, 7))]:
@@ -66,19 +88,28 @@ def test_the_page_says_what_the_files_say(finished: Path):
 
 
 def test_figures_carry_their_fonts(finished: Path):
-    """Outlines are embedded as TrueType, so text stays text in whatever the figure is pasted into."""
+    """Outlines are embedded as TrueType, so text stays text in whatever the figure is
+    pasted into.
+    """
     for path in sorted((finished / "results").glob("fig*.pdf")):
         content = path.read_bytes()
         assert content.count(b"/FontFile2") >= 1 and b"/Type3" not in content, path.name
 
 
 def test_the_report_of_snakemake_is_complete(finished: Path):
-    """--report: every table, figure and learning curve with its caption, under its category; the study's description in front."""
+    """--report: every table, figure and learning curve with its caption, under its
+    category; the study's description in front.
+    """
     done = snakemake(finished, "all", "--report", "report.html")
     assert done.returncode == 0, done.stdout[-3000:]
     html = (finished / "report.html").read_text(encoding="utf-8")
     captions = finished / "workflow/report"
-    for name in [*TABLE_NAMES, *(f"fig{number}" for number in range(1, 7)), "learning_curve", "page"]:
+    for name in [
+        *TABLE_NAMES,
+        *(f"fig{number}" for number in range(1, 7)),
+        "learning_curve",
+        "page",
+    ]:
         caption = (captions / f"{name}.rst").read_text(encoding="utf-8")
         words = re.findall(r"[A-Za-z]{4,}", caption)[:6]
         assert re.search(r"[^A-Za-z]+(?:[A-Za-z]{1,3}[^A-Za-z]+)*".join(words), html), name
@@ -92,25 +123,49 @@ def test_every_table_compiles(finished: Path, tmp_path: Path):
     typeset(tmp_path, sorted((finished / "results").glob("*.tex")))
 
 
-def test_b13_another_engine_reads_the_data_files(finished: Path):
-    """DuckDB, which shares no code with pyarrow, finds plain integers and the same lists."""
+def test_another_engine_reads_the_data_files(finished: Path):
+    """DuckDB, which shares no code with pyarrow, finds plain integers and the same
+    lists.
+    """
     folder = finished / "results/tiny"
     kinds = {
-        "core/interactions": {"user": "INTEGER", "item": "INTEGER", "timestamp": "BIGINT", "tied": "BOOLEAN"},
+        "core/interactions": {
+            "user": "INTEGER",
+            "item": "INTEGER",
+            "timestamp": "BIGINT",
+            "tied": "BOOLEAN",
+        },
         "core/users": {"user": "INTEGER", "user_id": "VARCHAR"},
         "core/items": {"item": "INTEGER", "item_id": "VARCHAR"},
         "loo/train": {"user": "INTEGER", "items": "INTEGER[]", "timestamps": "BIGINT[]"},
-        "loo/test": {"user": "INTEGER", "items": "INTEGER[]", "timestamps": "BIGINT[]", "targets": "INTEGER[]", "target_tied": "BOOLEAN[]"},
+        "loo/test": {
+            "user": "INTEGER",
+            "items": "INTEGER[]",
+            "timestamps": "BIGINT[]",
+            "targets": "INTEGER[]",
+            "target_tied": "BOOLEAN[]",
+        },
     }
     for name, expected in kinds.items():
         relation = duckdb.read_parquet(str(folder / f"{name}.parquet"))
-        assert {column: str(kind) for column, kind in zip(relation.columns, relation.types, strict=True)} == expected
+        assert {
+            column: str(kind) for column, kind in zip(relation.columns, relation.types, strict=True)
+        } == expected
         ours = pyarrow.parquet.read_table(folder / f"{name}.parquet").to_pydict()
-        assert dict(zip(relation.columns, map(list, zip(*relation.fetchall(), strict=True)), strict=True)) == ours
+        assert (
+            dict(
+                zip(
+                    relation.columns, map(list, zip(*relation.fetchall(), strict=True)), strict=True
+                )
+            )
+            == ours
+        )
 
 
 def test_recommendations_carry_the_ids_of_the_log(finished: Path):
-    """Ten items of the log for each user, best first, and the README's lines in Python give the same for the same history."""
+    """Ten items of the log for each user, best first, and the README's lines in Python
+    give the same for the same history.
+    """
     run = finished / "results/tiny/loo/sasrec/seed=3"
     log = pd.read_csv(finished / "data/tiny log.csv")
     found = pd.read_parquet(run / "recommendations.parquet").set_index("user_id")
@@ -122,20 +177,29 @@ def test_recommendations_carry_the_ids_of_the_log(finished: Path):
     python, _ = readme_python(finished)
     user = found.index[0]
     history = log.loc[log["who"] == user, "what"].tolist()[:-1]
-    python = python.replace('["50", "181", "172"]', repr(history)).replace("count=10", "count=10, filter_seen=False")
+    python = python.replace('["50", "181", "172"]', repr(history)).replace(
+        "count=10", "count=10, filter_seen=False"
+    )
     assert str(found.loc[user, "items"].tolist()) in run_python(finished, python)
 
 
 def readme_python(project: Path) -> list[str]:
     """The README's blocks of Python, for the tiny study."""
     blocks = (project / "README.md").read_text(encoding="utf-8").split("```python\n")[1:]
-    return [block.split("```")[0].replace("ml-100k", "tiny").replace("seed=1", "seed=3") for block in blocks]
+    return [
+        block.split("```")[0].replace("ml-100k", "tiny").replace("seed=1", "seed=3")
+        for block in blocks
+    ]
 
 
 def run_python(project: Path, code: str) -> str:
-    """Run lines of Python in a project's folder with its package, and return what they print."""
+    """Run lines of Python in a project's folder with its package, and return what they
+    print.
+    """
     here = {**environment(), "PYTHONPATH": str(project / "src")}
-    done = subprocess.run(["python", "-c", code], cwd=project, env=here, text=True, capture_output=True)
+    done = subprocess.run(
+        ["python", "-c", code], cwd=project, env=here, text=True, capture_output=True
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -143,21 +207,33 @@ def run_python(project: Path, code: str) -> str:
 def test_the_readme_diagnoses_from_python_as_the_workflow_does(finished: Path):
     """Its lines give the numbers that stand in the workflow's files."""
     code = "".join(readme_python(finished)).replace("filter_seen=True", "filter_seen=False")
-    printed = run_python(finished, code.replace('"50", "181", "172"', '"item 5", "item 1", "item 2"'))
+    printed = run_python(
+        finished, code.replace('"50", "181", "172"', '"item 5", "item 1", "item 2"')
+    )
     run = finished / "results/tiny/loo/sasrec/seed=3"
     swept = pd.read_parquet(run / "rescale.parquet").query("part == 'test' and order == 'ordered'")
     shuffled = pd.read_parquet(run / "shuffle.parquet").query("order == 'partial' and repeat == 0")
 
     def line(ranks: pd.DataFrame) -> str:
-        ndcg = (1 / np.log2(ranks["target_rank"].where(ranks["target_rank"].between(1, 10)) + 1)).fillna(0).mean()
+        ndcg = (
+            (1 / np.log2(ranks["target_rank"].where(ranks["target_rank"].between(1, 10)) + 1))
+            .fillna(0)
+            .mean()
+        )
         # The workflow keeps the last item's rank for the plain order only.
-        return f"NDCG@10 {ndcg:.4f}, HRLI@10 " + (f"{(ranks['last_rank'] <= 10).mean():.4f}" if "last_rank" in ranks else "")
+        return f"NDCG@10 {ndcg:.4f}, HRLI@10 " + (
+            f"{(ranks['last_rank'] <= 10).mean():.4f}" if "last_rank" in ranks else ""
+        )
 
     lines = dict(re.findall(r"(.*): (NDCG.*)\n", printed))
     assert lines["as trained"] == line(swept.query("residual_scale == 1.0"))
     assert lines["residual halved"] == line(swept.query("residual_scale == 0.5"))
     assert lines["all but last shuffled"].startswith(line(shuffled))
-    mixing = pd.read_parquet(run / "mixing_users.parquet").query("layer == 1 and part == 'Attn'")["latest"].mean()
+    mixing = (
+        pd.read_parquet(run / "mixing_users.parquet")
+        .query("layer == 1 and part == 'Attn'")["latest"]
+        .mean()
+    )
     assert float(re.search(r"\[\[\s*(\S+)", printed)[1]) == pytest.approx(mixing, abs=1e-6)
 
 
@@ -170,10 +246,14 @@ def test_models_without_attention_are_named_not_missing(finished: Path):
 
 
 def test_scaling_by_one_is_the_plain_model(finished: Path):
-    """G17: the ranks of the sweep at λ = 1 are those of the evaluation and of the ordered shuffle, row by row."""
+    """The ranks of the sweep at λ = 1 are those of the evaluation and of the
+    ordered shuffle, row by row.
+    """
     run = finished / "results/tiny/loo/sasrec/seed=3"
     plain = pd.read_parquet(run / "ranks.parquet")
-    swept = pd.read_parquet(run / "rescale.parquet").query("part == 'test' and order == 'ordered' and residual_scale == 1.0")
+    swept = pd.read_parquet(run / "rescale.parquet").query(
+        "part == 'test' and order == 'ordered' and residual_scale == 1.0"
+    )
     ordered = pd.read_parquet(run / "shuffle.parquet").query("order == 'ordered'")
     for column in ("target_rank", "last_rank", "last_but_one_rank"):
         assert plain[column].tolist() == swept[column].tolist()
@@ -181,28 +261,49 @@ def test_scaling_by_one_is_the_plain_model(finished: Path):
 
 
 def test_each_run_knows_what_it_is(finished: Path):
-    """The description of a model names its run, its settings and the versions; the learning curve marks one best round."""
+    """The description of a model names its run, its settings and the versions; the
+    learning curve marks one best round.
+    """
     run = finished / "results/tiny/loo/sasrec/seed=3"
     description = json.loads((run / "model.json").read_text(encoding="utf-8"))
     assert description["run"] == {"dataset": "tiny", "split": "loo", "model": "sasrec", "seed": 3}
-    assert description["settings"]["hidden_size"] == 8 and description["training"]["maximum_epochs"] == 3
+    assert (
+        description["settings"]["hidden_size"] == 8
+        and description["training"]["maximum_epochs"] == 3
+    )
     curve = pd.read_csv(run / "learning_curve.csv")
     best = curve[curve["best"]]
-    assert (run / "learning_curve.pdf").stat().st_size and (run / "learning_curve.png").stat().st_size
+    assert (run / "learning_curve.pdf").stat().st_size and (
+        run / "learning_curve.png"
+    ).stat().st_size
     assert len(curve) == 3 and best.iloc[-1]["validation_ndcg"] == curve["validation_ndcg"].max()
 
 
 def test_the_commands_of_the_readme_run(tmp_path: Path):
-    """Each snakemake line of the README as it stands, as a dry run; the own-log stanza is the README's too. (--report has a test.)"""
+    """Each snakemake line of the README as it stands, as a dry run; the own-log stanza
+    is the README's too. (--report has a test.)
+    """
     fresh = copy_project(tmp_path / "fresh")
     readme = (fresh / "README.md").read_text(encoding="utf-8")
     (fresh / "shop.yaml").write_text(readme.split("```yaml\n")[1].split("```")[0], encoding="utf-8")
     with gzip.open(fresh / "data/clicks.csv.gz", "wt") as log:
         log.write("customer,sku,clicked_at\n1,2,1000000000\n")
-    quoted = [line for block in readme.split("```")[1::2] for line in block.splitlines() if line.startswith("snakemake ")]
+    quoted = [
+        line
+        for block in readme.split("```")[1::2]
+        for line in block.splitlines()
+        if line.startswith("snakemake ")
+    ]
     inline = re.findall(r"`(snakemake (?!--report)[^`]*(?:all|results/)[^`]*)`", readme)
     assert len(quoted) >= 5 and inline
     for line in dict.fromkeys(quoted + inline):
         command = shlex.split(line, comments=True)
-        done = subprocess.run([*command, "-n"], cwd=fresh, env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        done = subprocess.run(
+            [*command, "-n"],
+            cwd=fresh,
+            env=environment(),
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
         assert done.returncode == 0 and "Job stats" in done.stdout, line + done.stdout[-2000:]

@@ -11,10 +11,10 @@ from snakemake.exceptions import WorkflowError
 
 sys.path.insert(0, str(Path(workflow.basedir) / "src"))
 
-from lastitem.configuration import check, study_runs, tie_order_runs
+from lastitem.study.config import check, study_runs, tie_order_runs
 from lastitem.errors import InputError, after_failure
-from lastitem.imports import imported_modules
-from lastitem.origins import fingerprints, without_password
+from lastitem.study.dependencies import imported_modules
+from lastitem.data.download.local_files import fingerprints, without_password
 
 try:
     check(config, Path(workflow.basedir) / "workflow/schemas/config.schema.yaml")
@@ -23,7 +23,10 @@ except InputError as error:
 
 # A profile that means GPUs says so with the scope of a resource: that is no option anybody gives on the command line, where --config takes the
 # place of the profile's own `config`, and --resources of its `resources`.
-if "cuda" in workflow.resource_settings.overwrite_resource_scopes and "device" not in workflow.config_settings.config:
+if (
+    "cuda" in workflow.resource_settings.overwrite_resource_scopes
+    and "device" not in workflow.config_settings.config
+):
     raise WorkflowError(
         "device: --config on the command line takes the place of the profile's device=cuda; say both: --config device=cuda …"
         " (device=cpu for a cluster without GPUs)"
@@ -36,7 +39,15 @@ CAPTIONS = os.path.relpath(Path(workflow.basedir) / "workflow/report")
 ENVIRONMENT = f"{workflow.basedir}/envs/lastitem.yaml"
 
 TIE_ORDER = bool(tie_order_runs(config))
-TABLES = ["table1", "table2", "table3", "table4", *(["table5"] if TIE_ORDER else []), "comparisons", "claims"]
+TABLES = [
+    "table1",
+    "table2",
+    "table3",
+    "table4",
+    *(["table5"] if TIE_ORDER else []),
+    "comparisons",
+    "claims",
+]
 SHOWN = {
     "fig1": "Shuffled histories",
     "fig2": "Last-item hit rates",
@@ -75,7 +86,10 @@ def modules(name):
 
 def runs(path, models=None):
     """One file of every run of the study."""
-    return [f"{RUN}/{path}".format(**run) for run in study_runs(config, config["models"] if models is None else models)]
+    return [
+        f"{RUN}/{path}".format(**run)
+        for run in study_runs(config, config["models"] if models is None else models)
+    ]
 
 
 def tie_runs(path):
@@ -97,7 +111,9 @@ TIE_DATASETS = list(dict.fromkeys(run["dataset"] for run in tie_order_runs(confi
 
 def raw(path):
     """A file of the raw log of a dataset, which may be that of another one with other ties."""
-    return lambda wildcards: f"data/{config['registry'][wildcards.dataset].get('log_of', wildcards.dataset)}/{path}"
+    return (
+        lambda wildcards: f"data/{config['registry'][wildcards.dataset].get('log_of', wildcards.dataset)}/{path}"
+    )
 
 
 def is_there(path):
@@ -111,8 +127,16 @@ def of_sources(*keys):
     def select(wildcards):
         sources = config["registry"][wildcards.dataset]["sources"]
         # The order of the sources counts, that of their keys does not.
-        chosen = {name: {key: source[key] for key in keys if key in source} for name, source in sources.items()}
-        return json.dumps({name: json.loads(json.dumps(source, sort_keys=True)) for name, source in chosen.items()})
+        chosen = {
+            name: {key: source[key] for key in keys if key in source}
+            for name, source in sources.items()
+        }
+        return json.dumps(
+            {
+                name: json.loads(json.dumps(source, sort_keys=True))
+                for name, source in chosen.items()
+            }
+        )
 
     return select
 
@@ -120,7 +144,12 @@ def of_sources(*keys):
 def origin(wildcards):
     """JSON: the state of the local files a dataset may come from. As a parameter it makes a change of one rerun what follows;
     as an input, a file that has gone would make Snakemake throw away what was made of it."""
-    return json.dumps(fingerprints(config["registry"][wildcards.dataset]["sources"], Path("data", wildcards.dataset)), sort_keys=True)
+    return json.dumps(
+        fingerprints(
+            config["registry"][wildcards.dataset]["sources"], Path("data", wildcards.dataset)
+        ),
+        sort_keys=True,
+    )
 
 
 def split_options(wildcards):
@@ -138,7 +167,11 @@ def split_options(wildcards):
 def ties_options(wildcards):
     """The order of ties, with the seed where it has an influence."""
     dataset = config["registry"][wildcards.dataset]
-    seed = f" --seed {dataset.get('ties_seed', config['data_seed'])}" if dataset["ties"] == "random" else ""
+    seed = (
+        f" --seed {dataset.get('ties_seed', config['data_seed'])}"
+        if dataset["ties"] == "random"
+        else ""
+    )
     return f"--ties {dataset['ties']}{seed}"
 
 
@@ -160,7 +193,11 @@ def attempts(megabytes):
 def model_settings(wildcards):
     """JSON: what the architecture is built with; at a point of a grid, with that point's values."""
     settings = config["model_settings"][wildcards.model]
-    own = {key: value for key, value in settings.items() if key not in ("architecture", "training", "grid")}
+    own = {
+        key: value
+        for key, value in settings.items()
+        if key not in ("architecture", "training", "grid")
+    }
     point = getattr(wildcards, "point", None)
     return json.dumps(own | (grid_points(wildcards.model)[point] if point else {}), sort_keys=True)
 
@@ -168,7 +205,9 @@ def model_settings(wildcards):
 def grid_points(model):
     """Name → settings of each point of a model's grid, in the order of the grid; empty if it has none."""
     grid = config["model_settings"][model].get("grid", {})
-    points = [dict(zip(grid, values)) for values in itertools.product(*grid.values())] if grid else []
+    points = (
+        [dict(zip(grid, values)) for values in itertools.product(*grid.values())] if grid else []
+    )
     return {",".join(f"{key}={value}" for key, value in point.items()): point for point in points}
 
 
@@ -176,8 +215,12 @@ def of_grid(path):
     """One file of each point of the grid of a model, trained with the first seed."""
 
     def files(wildcards):
-        known = {key: wildcards[key] for key in ("dataset", "split", "model")} | {"seed": config["seeds"][0]}
-        return [f"{GRID}/{path}".format(point=point, **known) for point in grid_points(wildcards.model)]
+        known = {key: wildcards[key] for key in ("dataset", "split", "model")} | {
+            "seed": config["seeds"][0]
+        }
+        return [
+            f"{GRID}/{path}".format(point=point, **known) for point in grid_points(wildcards.model)
+        ]
 
     return files
 
@@ -186,7 +229,10 @@ def choice(wildcards):
     """The choice that a training with a grid follows, and with the first seed the models it chose among."""
     if not grid_points(wildcards.model):
         return []
-    trained = [of_grid(name)(wildcards) for name in ("model.safetensors", "model.json", "learning_curve.csv")]
+    trained = [
+        of_grid(name)(wildcards)
+        for name in ("model.safetensors", "model.json", "learning_curve.csv")
+    ]
     others = sum(trained, []) if int(wildcards.seed) == config["seeds"][0] else []
     return [f"results/{wildcards.dataset}/{wildcards.split}/{wildcards.model}/choice.json", *others]
 
@@ -194,14 +240,22 @@ def choice(wildcards):
 def training_settings(wildcards):
     """JSON: the study's training settings, overridden by the model's own."""
     own = config["model_settings"][wildcards.model].get("training", {})
-    return json.dumps({"validation_cutoff": config["headline_cutoff"]} | config["training"] | own, sort_keys=True)
+    return json.dumps(
+        {"validation_cutoff": config["headline_cutoff"]} | config["training"] | own, sort_keys=True
+    )
 
 
 def study_settings(wildcards):
     """JSON: the config, of the registry and the models only what the study names."""
     models = {*config["models"], *config["baselines"], *config["tie_order"]["models"]}
     chosen = {
-        "registry": {name: stanza for name, stanza in config["registry"].items() if name in config["datasets"]},
-        "model_settings": {name: settings for name, settings in config["model_settings"].items() if name in models},
+        "registry": {
+            name: stanza
+            for name, stanza in config["registry"].items()
+            if name in config["datasets"]
+        },
+        "model_settings": {
+            name: settings for name, settings in config["model_settings"].items() if name in models
+        },
     }
     return without_password(json.dumps(config | chosen, sort_keys=True))

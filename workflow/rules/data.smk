@@ -26,7 +26,9 @@ rule download:
         # Nor is that the log is there already: then Snakemake deletes it, and it need not be fetched again.
         kept=is_there("data/{dataset}/raw"),
     params:
-        sources=of_sources("url", "share", "package", "by_hand", "path", "generated", "bytes", "sha256"),
+        sources=of_sources(
+            "url", "share", "package", "by_hand", "path", "generated", "bytes", "sha256"
+        ),
         fingerprints=origin,
     shell:
         "python {input.script:q} --dataset {wildcards.dataset:q} --sources {params.sources:q} --licence={resources.licence:q}"

@@ -321,7 +321,8 @@ rule fig3:
     conda:
         ENVIRONMENT
     shell:
-        "python {input.script:q} --maps {input.maps:q}" " --pdf {output.pdf:q} --png {output.png:q} --csv {output.csv:q} > {log:q} 2>&1"
+        "python {input.script:q} --maps {input.maps:q}"
+        " --pdf {output.pdf:q} --png {output.png:q} --csv {output.csv:q} > {log:q} 2>&1"
 
 
 rule fig4:
@@ -453,14 +454,19 @@ rule page:
     input:
         script=script("make_page.py"),
         modules=modules("make_page.py"),
-        template=f"{SCRIPTS}/lastitem/page.html.jinja",
+        template=f"{SCRIPTS}/lastitem/report/page.html.jinja",
         tables=expand("results/{table}.md", table=TABLES),
         facts=expand("results/{name}.csv", name=[*TABLES, *FIGURES]),
         figures=expand("results/{figure}.png", figure=FIGURES),
         captions=expand(f"{CAPTIONS}/{{figure}}.rst", figure=FIGURES),
         descriptions=runs("model.json", config["models"] + config["baselines"]),
     output:
-        report("results/index.html", caption="../report/page.rst", category="Page", labels={"page": "index", "shows": "The answer"}),
+        report(
+            "results/index.html",
+            caption="../report/page.rst",
+            category="Page",
+            labels={"page": "index", "shows": "The answer"},
+        ),
     log:
         "logs/page.log",
     benchmark:

@@ -104,7 +104,12 @@ rule learning_curve:
             f"{RUN}/learning_curve.pdf",
             caption="../report/learning_curve.rst",
             category="Learning curves",
-            labels={"dataset": "{dataset}", "split": "{split}", "model": "{model}", "seed": "{seed}"},
+            labels={
+                "dataset": "{dataset}",
+                "split": "{split}",
+                "model": "{model}",
+                "seed": "{seed}",
+            },
         ),
         png=f"{RUN}/learning_curve.png",
     log:

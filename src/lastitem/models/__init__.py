@@ -1,1 +1,3 @@
-"""The recommenders. Each takes items and gives one vector per position; see :mod:`lastitem.models.registry`."""
+"""The recommenders. Each takes items and gives one vector per position; see
+:mod:`lastitem.models.registry`.
+"""

@@ -1,4 +1,6 @@
-"""The one attention block every transformer here is made of, with a residual scale and a trace."""
+"""The one attention block every transformer here is made of, with a residual scale and
+a trace.
+"""
 
 from __future__ import annotations
 
@@ -12,27 +14,36 @@ from torch.nn import functional
 from lastitem.models.dropout import Dropout, dropout
 
 BLOCK_ORDERS = ("post", "pre")
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": functional.relu, "gelu": functional.gelu}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": functional.relu,
+    "gelu": functional.gelu,
+}
 
 
 @dataclass
 class BlockTrace:
-    """What one block did, in the terms of Kobayashi et al. 2021: enough to decompose it, and no L×L×d tensor.
+    """What one block did, in the terms of Kobayashi et al. 2021: enough to decompose
+    it, and no L×L×d tensor.
 
-    With B sequences, H heads of size d/H, L positions, and Q queries, which are all positions or one of each sequence:
+    With B sequences, H heads of size d/H, L positions, and Q queries, which are all
+    positions or one of each sequence:
 
     Attributes
     ----------
-    query : int64 [B], the position of the one query of each sequence; None if all positions are queries.
+    query : int64 [B], the position of the one query of each sequence; None if all
+        positions are queries.
     attention : [B, H, Q, L], weights α_h,ij (query i, source j).
-    values : [B, H, L, d/H], x_j W_V,h + b_V,h.   mixed : [B, H, Q, d/H], Σ_j α_h,ij · values_j.
+    values : [B, H, L, d/H], x_j W_V,h + b_V,h.
+    mixed : [B, H, Q, d/H], Σ_j α_h,ij · values_j.
     output_weight : [H, d/H, d], W_O,h; so f_h(x_j) = values · output_weight.
     output_bias : [d], belongs to no source.
     residual : [B, Q, d], the vector added to the attention output, before its scale.
     residual_scale : λ.
-    before_norm : [B, Q, d], λ·residual + attention output, the vector that enters the layer normalization.
+    before_norm : [B, Q, d], λ·residual + attention output, the vector that enters the
+        layer normalization.
     after_norm : [B, Q, d], the vector that leaves it.
-    norm_weight, norm_bias : [d], gain and shift.   norm_epsilon : added to the variance, inside the root.
+    norm_weight, norm_bias : [d], gain and shift.
+    norm_epsilon : added to the variance, inside the root.
     """
 
     query: Tensor | None
@@ -51,7 +62,9 @@ class BlockTrace:
 
 
 class QueryTrace(list[BlockTrace]):
-    """A trace of one query of each sequence, int64 [B]: computed beside the model's own path, which stays what it is without a trace."""
+    """A trace of one query of each sequence, int64 [B]: computed beside the model's own
+    path, which stays what it is without a trace.
+    """
 
     def __init__(self, query: Tensor) -> None:
         super().__init__()
@@ -59,12 +72,16 @@ class QueryTrace(list[BlockTrace]):
 
 
 def positions_at(x: Tensor, at: Tensor | None) -> Tensor:
-    """The vectors [n, d] of x [B, L, d] at the positions ``at``, int64 [n], numbered row by row; all of x if it is None."""
+    """The vectors [n, d] of x [B, L, d] at the positions ``at``, int64 [n], numbered
+    row by row; all of x if it is None.
+    """
     return x if at is None else x.flatten(0, 1).index_select(0, at)
 
 
 class MultiHeadAttention(nn.Module):
-    """Scaled dot-product attention with H heads (Vaswani et al. 2017, Section 3.2.2)."""
+    """Scaled dot-product attention with H heads (Vaswani et al. 2017,
+    Section 3.2.2).
+    """
 
     def __init__(self, hidden_size: int, heads: int, dropout: float) -> None:
         super().__init__()
@@ -82,14 +99,17 @@ class MultiHeadAttention(nn.Module):
 
         Parameters
         ----------
-        query : [B, Q, d].   source : [B, L, d].
-        mask : bool, broadcastable to [B, H, Q, L], True where attention is allowed; None means causal, with Q = L.
-        want_weights : also return the weights, computed by the plain formula instead of a fused kernel.
+        query : [B, Q, d].
+        source : [B, L, d].
+        mask : bool, broadcastable to [B, H, Q, L], True where attention is allowed;
+            None means causal, with Q = L.
+        want_weights : also return the weights, computed by the plain formula instead of
+            a fused kernel.
 
         Returns
         -------
-        output [B, Q, d] (output projection and bias included), weights [B, H, Q, L] or None, values [B, H, L, d/H], and their
-        weighted sums [B, H, Q, d/H].
+        output [B, Q, d] (output projection and bias included), weights [B, H, Q, L] or
+        None, values [B, H, L, d/H], and their weighted sums [B, H, Q, d/H].
         """
         q, k, v = self.project(query, source)
         mixed, weights = self.mix(q, k, v, mask, want_weights)
@@ -101,22 +121,36 @@ class MultiHeadAttention(nn.Module):
         q, k, v = (each.unflatten(-1, (self.heads, -1)).transpose(1, 2) for each in vectors)
         return q, k, v
 
-    def mix(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, want_weights: bool = False) -> tuple[Tensor, Tensor | None]:
-        """Weighted sums of values [B, H, Q, d/H], with dropout on the weights in training, and the weights before it, if wanted."""
+    def mix(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, want_weights: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
+        """Weighted sums of values [B, H, Q, d/H], with dropout on the weights in
+        training, and the weights before it, if wanted.
+        """
         probability = self.dropout if self.training else 0.0
-        # The fused kernel of the CPU has no dropout; there the plain formula with cheap dropout is faster.
+        # The fused kernel of the CPU has no dropout; there the plain formula with cheap
+        # dropout is faster.
         if not want_weights and not (probability and q.device.type == "cpu"):
-            mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=probability, is_causal=mask is None)
+            mixed = functional.scaled_dot_product_attention(
+                q, k, v, attn_mask=mask, dropout_p=probability, is_causal=mask is None
+            )
             return mixed, None
-        allowed = mask if mask is not None else torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).tril()
-        # The scale is applied to the queries and the mask added in place: each pass over [B, H, L, L] costs as much as a product.
+        allowed = (
+            mask
+            if mask is not None
+            else torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).tril()
+        )
+        # The scale is applied to the queries and the mask added in place: each pass
+        # over [B, H, L, L] costs as much as a product.
         score = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)
         score += torch.zeros(allowed.shape, device=q.device).masked_fill_(~allowed, -torch.inf)
         weights = score.softmax(dim=-1)
         return dropout(weights, probability, self.training) @ v, weights if want_weights else None
 
     def join(self, mixed: Tensor, at: Tensor | None = None) -> Tensor:
-        """Output [B, Q, d] of weighted sums, or [n, d] at the positions ``at`` (:func:`positions_at`)."""
+        """Output [B, Q, d] of weighted sums, or [n, d] at the positions ``at``
+        (:func:`positions_at`).
+        """
         return self.output(positions_at(mixed.transpose(1, 2).flatten(2), at))
 
 
@@ -138,12 +172,14 @@ class FeedForward(nn.Module):
 class AttentionBlock(nn.Module):
     """Attention and feed-forward with residual paths and layer normalization.
 
-    ``post``: h = LN(λ·x + MHA(x, x, x)); out = LN(h + FFN(h)).
-    ``pre`` (SASRec as published in 2018): q = LN(x); h = LN(λ·q + MHA(q, x, x)); out = h + FFN(h).
+    ``post``: h = LN(λ·x + MHA(x, x, x)); out = LN(h + FFN(h)). ``pre`` (SASRec as
+    published in 2018): q = LN(x); h = LN(λ·q + MHA(q, x, x)); out = h + FFN(h).
 
-    The residual scale λ acts on the attention residual only. It is 1 in training and in the plain model.
+    The residual scale λ acts on the attention residual only. It is 1 in training and in
+    the plain model.
 
-    With ``other_branch`` h becomes (1 − share)·h + share·branch(x), share being ``other_share``; the trace is that of the attention branch.
+    With ``other_branch`` h becomes (1 − share)·h + share·branch(x), share being
+    ``other_share``; the trace is that of the attention branch.
     """
 
     def __init__(
@@ -165,7 +201,8 @@ class AttentionBlock(nn.Module):
         self.attention_dropout = Dropout(dropout)
         self.attention_norm = nn.LayerNorm(hidden_size, eps=epsilon)
         self.feed_forward = FeedForward(hidden_size, inner_size, dropout, activation)
-        # The second normalization sits behind the feed-forward (post) or in front of the attention (pre).
+        # The second normalization sits behind the feed-forward (post) or in front of
+        # the attention (pre).
         self.other_norm = nn.LayerNorm(hidden_size, eps=epsilon)
 
     def forward(
@@ -178,7 +215,8 @@ class AttentionBlock(nn.Module):
     ) -> Tensor:
         """Map [B, L, d] to [B, L, d]; with ``trace`` given, append what happened to it.
 
-        With ``at`` (:func:`positions_at`) only the vectors of these positions are computed behind the attention: [n, d].
+        With ``at`` (:func:`positions_at`) only the vectors of these positions are
+        computed behind the attention: [n, d].
         """
         residual = self.other_norm(x) if self.order == "pre" else x
         q, k, v = self.attention.project(residual, x)
@@ -199,7 +237,14 @@ class AttentionBlock(nn.Module):
         return out if self.order == "pre" else self.other_norm(out)
 
     def _trace_query(
-        self, query: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, residual: Tensor, residual_scale: float
+        self,
+        query: Tensor,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor | None,
+        residual: Tensor,
+        residual_scale: float,
     ) -> BlockTrace:
         """What the block does for one query of each sequence: O(L·d), and no [L, L]."""
         row, length = torch.arange(len(query), device=query.device), k.shape[2]
@@ -207,11 +252,15 @@ class AttentionBlock(nn.Module):
             allowed = torch.arange(length, device=query.device) <= query[:, None]
         else:
             allowed = mask.expand(len(query), 1, residual.shape[1], length)[row, 0, query]
-        mixed, weights = self.attention.mix(q[row, :, query][:, :, None], k, v, allowed[:, None, None], want_weights=True)
+        mixed, weights = self.attention.mix(
+            q[row, :, query][:, :, None], k, v, allowed[:, None, None], want_weights=True
+        )
         own = residual[row, query][:, None]
         before = residual_scale * own + self.attention.join(mixed)
         assert weights is not None
-        return self._traced(query, weights, v, mixed, own, residual_scale, before, self.attention_norm(before))
+        return self._traced(
+            query, weights, v, mixed, own, residual_scale, before, self.attention_norm(before)
+        )
 
     def _traced(
         self,
@@ -246,9 +295,16 @@ class AttentionBlocks(nn.ModuleList):
     """Blocks one after another; with ``at``, the last computes these positions only."""
 
     def forward(
-        self, x: Tensor, mask: Tensor | None, residual_scale: float = 1.0, trace: list[BlockTrace] | None = None, at: Tensor | None = None
+        self,
+        x: Tensor,
+        mask: Tensor | None,
+        residual_scale: float = 1.0,
+        trace: list[BlockTrace] | None = None,
+        at: Tensor | None = None,
     ) -> Tensor:
-        """Map [B, L, d] to [B, L, d], or to [n, d] at the positions ``at``; the arguments are those of a block."""
+        """Map [B, L, d] to [B, L, d], or to [n, d] at the positions ``at``; the
+        arguments are those of a block.
+        """
         for block in self:
             x = block(x, mask, residual_scale, trace, at if block is self[-1] else None)
         return x

@@ -1,23 +1,27 @@
-"""BERT4Rec (Sun et al., CIKM 2019): a bidirectional encoder trained to restore masked items."""
+"""BERT4Rec (Sun et al., CIKM 2019): a bidirectional encoder trained to restore masked
+items.
+"""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
 
+from lastitem.data.sequences import PADDING
 from lastitem.models.attention import AttentionBlock, AttentionBlocks, BlockTrace
 from lastitem.models.dropout import Dropout
 from lastitem.models.interface import SequenceModel
-from lastitem.sequences import PADDING
 
 
 class BERT4Rec(SequenceModel):
-    """Post-LN transformer blocks without a causal mask, GELU feed-forward of inner size 2·d.
+    """Post-LN transformer blocks without a causal mask, GELU feed-forward of inner size
+    2·d.
 
-    The next item is read at a [MASK] appended behind the history, so an input holds at most ``maximum_length`` − 1
-    items. Positions count from the oldest item: the place that is read then differs from user to user, and what is learned at
-    a place in the middle of longer sequences serves there, too. The embedding has a row for padding (0), the items (1 … items)
-    and the mask (items + 1).
+    The next item is read at a [MASK] appended behind the history, so an input holds at
+    most ``maximum_length`` − 1 items. Positions count from the oldest item: the place
+    that is read then differs from user to user, and what is learned at a place in the
+    middle of longer sequences serves there, too. The embedding has a row for padding
+    (0), the items (1 … items) and the mask (items + 1).
     """
 
     objective = "cloze"
@@ -42,9 +46,20 @@ class BERT4Rec(SequenceModel):
         self.input_norm = nn.LayerNorm(hidden_size, eps=1e-12)
         self.dropout = Dropout(dropout)
         self.blocks = AttentionBlocks(
-            AttentionBlock(hidden_size, heads, 2 * hidden_size, dropout, "post", activation="gelu", epsilon=1e-12) for _ in range(blocks)
+            AttentionBlock(
+                hidden_size,
+                heads,
+                2 * hidden_size,
+                dropout,
+                "post",
+                activation="gelu",
+                epsilon=1e-12,
+            )
+            for _ in range(blocks)
         )
-        self.output = nn.Sequential(nn.Linear(hidden_size, hidden_size), nn.GELU(), nn.LayerNorm(hidden_size, eps=1e-12))
+        self.output = nn.Sequential(
+            nn.Linear(hidden_size, hidden_size), nn.GELU(), nn.LayerNorm(hidden_size, eps=1e-12)
+        )
         self.initialize()
 
     @property
@@ -61,9 +76,17 @@ class BERT4Rec(SequenceModel):
         return length
 
     def encode(
-        self, items: Tensor, length: Tensor, *, residual_scale: float = 1.0, trace: list[BlockTrace] | None = None, at: Tensor | None = None
+        self,
+        items: Tensor,
+        length: Tensor,
+        *,
+        residual_scale: float = 1.0,
+        trace: list[BlockTrace] | None = None,
+        at: Tensor | None = None,
     ) -> Tensor:
-        """See :meth:`SequenceModel.encode`; appends the mask, so the output is [B, L + 1, d]."""
+        """See :meth:`SequenceModel.encode`; appends the mask, so the output is [B, L +
+        1, d].
+        """
         masked = torch.cat((items, items.new_full((len(items), 1), PADDING)), dim=1)
         masked.scatter_(1, length[:, None], self.mask)
         return self.restore(masked, length + 1, residual_scale=residual_scale, trace=trace, at=at)
@@ -73,14 +96,27 @@ class BERT4Rec(SequenceModel):
         return self.restore(items, length, at=at)
 
     def restore(
-        self, items: Tensor, length: Tensor, *, residual_scale: float = 1.0, trace: list[BlockTrace] | None = None, at: Tensor | None = None
+        self,
+        items: Tensor,
+        length: Tensor,
+        *,
+        residual_scale: float = 1.0,
+        trace: list[BlockTrace] | None = None,
+        at: Tensor | None = None,
     ) -> Tensor:
-        """Encode inputs in which masks already stand: int64 [B, L] → float [B, L, d]."""
+        """Encode inputs in which masks already stand: int64 [B, L] →
+        float [B, L, d].
+        """
         positions = torch.arange(items.shape[1], device=items.device)
         x = self.dropout(self.input_norm(self.embedding(items) + self.position(positions)))
         real = positions < length[:, None]
-        # Without padding a smaller mask is faster in training; in a ranking it would make the path depend on the other rows.
-        allowed = real.new_ones(1, 1, 1, 1) if self.training and bool(real.all()) else real[:, None, None, :]
+        # Without padding a smaller mask is faster in training; in a ranking it would
+        # make the path depend on the other rows.
+        allowed = (
+            real.new_ones(1, 1, 1, 1)
+            if self.training and bool(real.all())
+            else real[:, None, None, :]
+        )
         return self.output(self.blocks(x, allowed, residual_scale, trace, at))
 
     def item_vectors(self) -> Tensor:

@@ -1,4 +1,6 @@
-"""BSARec (Shin et al., AAAI 2024): self-attention beside a low-pass filter over the sequence."""
+"""BSARec (Shin et al., AAAI 2024): self-attention beside a low-pass filter over the
+sequence.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +9,26 @@ import math
 import torch
 from torch import Tensor, nn
 
+from lastitem.data.sequences import PADDING
 from lastitem.models.attention import AttentionBlock, AttentionBlocks, BlockTrace, positions_at
 from lastitem.models.dropout import Dropout
 from lastitem.models.interface import SequenceModel
-from lastitem.sequences import PADDING
 
 
 class FrequencyFilter(nn.Module):
-    """F = LN(x + dropout(low + β²·(x − low))): low is x without its higher frequencies, β is learned per dimension.
+    """F = LN(x + dropout(low + β²·(x − low))): low is x without its higher frequencies,
+    β is learned per dimension.
 
-    ``low`` keeps the first ⌊c/2⌋ + 1 bins of the real Fourier transform over the L positions (BSARec, Section 4.2). Leaving
-    out bins is a linear map of the positions, so one product with a fixed [L, L] matrix does it.
+    ``low`` keeps the first ⌊c/2⌋ + 1 bins of the real Fourier transform over the L
+    positions (BSARec, Section 4.2). Leaving out bins is a linear map of the positions,
+    so one product with a fixed [L, L] matrix does it.
     """
 
     low_pass: Tensor
 
-    def __init__(self, length: int, hidden_size: int, cutoff: int, dropout: float, epsilon: float) -> None:
+    def __init__(
+        self, length: int, hidden_size: int, cutoff: int, dropout: float, epsilon: float
+    ) -> None:
         super().__init__()
         self.register_buffer("low_pass", low_pass_matrix(length, cutoff // 2 + 1), persistent=False)
         self.beta = nn.Parameter(torch.randn(hidden_size))
@@ -36,9 +42,11 @@ class FrequencyFilter(nn.Module):
 
 
 def low_pass_matrix(length: int, bins: int) -> Tensor:
-    """float64 [L, L]: inverse transform · (the first ``bins`` bins of) the real Fourier transform of length L.
+    """float64 [L, L]: inverse transform · (the first ``bins`` bins of) the real Fourier
+    transform of length L.
 
-    Entry (i, j) is (1 + 2 Σ_k cos(2πk(i − j)/L)) / L over the kept k ≥ 1; the bin at L/2 is its own conjugate and counts once.
+    Entry (i, j) is (1 + 2 Σ_k cos(2πk(i − j)/L)) / L over the kept k ≥ 1; the bin at
+    L/2 is its own conjugate and counts once.
     """
     place = torch.arange(length, dtype=torch.float64)
     apart = place[:, None] - place
@@ -49,10 +57,12 @@ def low_pass_matrix(length: int, bins: int) -> Tensor:
 
 
 class BSARec(SequenceModel):
-    """Blocks of α·F + (1 − α)·A, then feed-forward (GELU, inner size 4·d); A is causal post-LN attention, F the filter.
+    """Blocks of α·F + (1 − α)·A, then feed-forward (GELU, inner size 4·d); A is causal
+    post-LN attention, F the filter.
 
-    The filter mixes all positions, later ones too, so only the last position may carry a loss: each prefix is a training
-    sample of its own. Inputs are moved to the end of the fixed ``maximum_length``, to which the filter's bins refer.
+    The filter mixes all positions, later ones too, so only the last position may carry
+    a loss: each prefix is a training sample of its own. Inputs are moved to the end of
+    the fixed ``maximum_length``, to which the filter's bins refer.
     """
 
     objective = "prefix"
@@ -84,7 +94,9 @@ class BSARec(SequenceModel):
                 "post",
                 activation="gelu",
                 epsilon=1e-12,
-                other_branch=FrequencyFilter(maximum_length, hidden_size, filter_cutoff, dropout, 1e-12),
+                other_branch=FrequencyFilter(
+                    maximum_length, hidden_size, filter_cutoff, dropout, 1e-12
+                ),
                 other_share=filter_share,
             )
             for _ in range(blocks)
@@ -104,14 +116,25 @@ class BSARec(SequenceModel):
         return self.maximum_length - length
 
     def encode(
-        self, items: Tensor, length: Tensor, *, residual_scale: float = 1.0, trace: list[BlockTrace] | None = None, at: Tensor | None = None
+        self,
+        items: Tensor,
+        length: Tensor,
+        *,
+        residual_scale: float = 1.0,
+        trace: list[BlockTrace] | None = None,
+        at: Tensor | None = None,
     ) -> Tensor:
-        """See :meth:`SequenceModel.encode`; the output is [B, maximum_length, d], its end aligned with the inputs' ends."""
+        """See :meth:`SequenceModel.encode`; the output is [B, maximum_length, d], its
+        end aligned with the inputs' ends.
+        """
         place = torch.arange(self.maximum_length, device=items.device)
         source = place - (self.maximum_length - length[:, None])
-        moved = torch.where(source >= 0, items.gather(1, source.clamp(min=0, max=items.shape[1] - 1)), PADDING)
+        moved = torch.where(
+            source >= 0, items.gather(1, source.clamp(min=0, max=items.shape[1] - 1)), PADDING
+        )
         x = self.dropout(self.input_norm(self.embedding(moved) + self.position(place)))
-        # Padding attends to itself only: a row without any source would have no softmax.
+        # Padding attends to itself only: a row without any source would have no
+        # softmax.
         allowed = (moved != PADDING)[:, None, None, :] | (place == place[:, None])
         allowed = allowed & (place <= place[:, None])
         return self.blocks(x, allowed, residual_scale, trace, at)

@@ -1,4 +1,6 @@
-"""Dropout whose random bits are cheap on the CPU, where torch's own takes a quarter of a training step."""
+"""Dropout whose random bits are cheap on the CPU, where torch's own takes a quarter of
+a training step.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ _LEVELS = 1 << 16
 
 
 class _CheapDropout(torch.autograd.Function):
-    """Four elements share one 64-bit draw of torch's generator: each compares its own 16 bits with p."""
+    """Four elements share one 64-bit draw of torch's generator: each compares its own
+    16 bits with p.
+    """
 
     @staticmethod
     def forward(context: Any, x: Tensor, dropped_levels: int) -> Tensor:
@@ -29,10 +33,12 @@ class _CheapDropout(torch.autograd.Function):
 
 
 def dropout(x: Tensor, probability: float, training: bool) -> Tensor:
-    """Zero each element with ``probability`` and scale the others by 1 / (1 − probability), while training.
+    """Zero each element with ``probability`` and scale the others by 1 / (1 −
+    probability), while training.
 
-    On the CPU the probability is rounded to a multiple of 1/65,536; the scale belongs to the rounded value, so the
-    expectation is exact. Elsewhere torch's own dropout is used. Shapes and dtype are kept.
+    On the CPU the probability is rounded to a multiple of 1/65,536; the scale belongs
+    to the rounded value, so the expectation is exact. Elsewhere torch's own dropout is
+    used. Shapes and dtype are kept.
     """
     if not training or probability == 0.0:
         return x

@@ -1,4 +1,6 @@
-"""DuoRec (Qiu et al., WSDM 2022): SASRec with two contrastive terms on the vector of the whole input."""
+"""DuoRec (Qiu et al., WSDM 2022): SASRec with two contrastive terms on the vector of
+the whole input.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +8,16 @@ from lastitem.models.sasrec import SASRec
 
 
 class DuoRec(SASRec):
-    """SASRec's encoder; its training adds InfoNCE between each input and two others (see ``training.contrastive_loss``).
+    """SASRec's encoder; its training adds InfoNCE between each input and two others
+    (see ``training.contrastive_loss``).
 
-    Unsupervised: a second pass of the same input, with other dropout. Supervised: another training input with the same target.
+    Unsupervised: a second pass of the same input, with other dropout. Supervised:
+    another training input with the same target.
 
     Attributes
     ----------
-    temperature : divides the dot products.   unsupervised_weight, supervised_weight : factors of the two terms.
+    temperature : divides the dot products.
+    unsupervised_weight, supervised_weight : factors of the two terms.
     """
 
     def __init__(

@@ -10,7 +10,9 @@ from lastitem.models.interface import SequenceModel
 
 
 class Popularity(SequenceModel):
-    """Every position's vector is (1), every item's vector is (number of training events)."""
+    """Every position's vector is (1), every item's vector is (number of training
+    events).
+    """
 
     objective = "counts"
     counts: Tensor
@@ -20,7 +22,13 @@ class Popularity(SequenceModel):
         self.register_buffer("counts", torch.zeros(items, dtype=torch.float64))
 
     def encode(
-        self, items: Tensor, length: Tensor, *, residual_scale: float = 1.0, trace: list[BlockTrace] | None = None, at: Tensor | None = None
+        self,
+        items: Tensor,
+        length: Tensor,
+        *,
+        residual_scale: float = 1.0,
+        trace: list[BlockTrace] | None = None,
+        at: Tensor | None = None,
     ) -> Tensor:
         """Ones of shape [B, L, 1], or [n, 1] at the positions ``at``."""
         return self.counts.new_ones((*items.shape, 1) if at is None else (len(at), 1))

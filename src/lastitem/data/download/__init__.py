@@ -1,0 +1,1 @@
+"""Getting a raw log: local files, downloads, packages, and logs that are drawn."""

@@ -1,0 +1,238 @@
+"""Original ids: text, or whole numbers of a typed column, numbered by their rank among
+all sorted ids of a log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from lastitem.errors import InputError
+
+MERGED_AT = 1 << 21  # distinct ids of batches that wait to be merged
+
+
+def sorted_ids(distinct: pa.Array) -> NDArray[np.int64]:
+    """Order distinct text ids.
+
+    Ids sort as text by code point, unless every one is a whole number written without
+    leading zeros: then they sort by value, so that item 9 comes before item 10.
+
+    Returns
+    -------
+    int64 [n]: the positions of the ids in sorted order.
+    """
+    if pc.all(pc.match_substring_regex(distinct, r"^(0|[1-9][0-9]*)$")).as_py():
+        table = pa.table({"length": pc.utf8_length(distinct), "id": distinct})
+        return (
+            pc.sort_indices(table, sort_keys=[("length", "ascending"), ("id", "ascending")])
+            .to_numpy()
+            .astype(np.int64)
+        )
+    return pc.sort_indices(distinct).to_numpy().astype(np.int64)
+
+
+def as_ids(column: pa.Array, role: str) -> pa.Array:
+    """A column of ids as text or whole numbers; InputError (naming the ``role``) if its
+    type or values cannot be ids.
+    """
+    kind = column.type
+    if pa.types.is_floating(kind):
+        # pandas turns whole numbers into 1.0 where another row has none, and that one
+        # into NaN.
+        column = column.cast(pa.float64())
+        column = pc.if_else(pc.is_finite(column), column, None)
+        if not pc.all(pc.equal(pc.floor(column), column), min_count=0).as_py():
+            raise InputError(
+                f"the column of type {kind} for {role} holds fractions; ids are text or whole"
+                " numbers"
+            )
+        exact = {pa.float16(): 11, pa.float32(): 24}.get(kind, 53)
+        if pc.any(pc.greater(pc.abs(column), 2**exact)).as_py():
+            raise InputError(
+                f"the column of type {kind} for {role} holds numbers above 2^{exact}, of which the"
+                " last digits are lost"
+            )
+        return column.cast(pa.int64())
+    if pa.types.is_decimal(kind):
+        # What databases call NUMBER. Its text has no exponent, and as many digits
+        # behind the point as its type says.
+        text = column.cast(pa.string())
+        whole = pc.replace_substring_regex(text, r"\.0*$", "")
+        if pc.any(pc.match_substring(whole, "."), min_count=0).as_py():
+            raise InputError(
+                f"the column of type {kind} for {role} holds fractions; ids are text or whole"
+                " numbers"
+            )
+        return whole
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        try:
+            return column.cast(pa.large_string())
+        except pa.ArrowInvalid:
+            raise InputError(
+                f"the column of type {kind} for {role} holds bytes that are no text in UTF-8"
+            ) from None
+    if pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return column
+    raise InputError(f"a column of type {kind} cannot be the {role}; ids are text or whole numbers")
+
+
+def is_given(ids: pa.Array) -> NDArray[np.bool_]:
+    """bool [n]: whether a row has an id, neither null nor empty nor blanks alone."""
+    if pa.types.is_integer(ids.type):
+        return pc.is_valid(ids).to_numpy(zero_copy_only=False)
+    given = pc.fill_null(pc.not_equal(ids, ""), False).to_numpy(zero_copy_only=False)
+    # Few ids begin with a blank, and only those can be blanks alone.
+    begins = pc.fill_null(pc.match_substring_regex(ids, r"^[\s\pZ]"), False).to_numpy(
+        zero_copy_only=False
+    )
+    if begins.any():
+        given = given & ~pc.fill_null(pc.utf8_is_space(ids), False).to_numpy(zero_copy_only=False)
+    return given
+
+
+def look_alikes(ids: pa.Array) -> int:
+    """How many of the distinct ids equal another one but for blanks around it, the
+    Unicode form of its letters (é: one sign or two) or a ``.0`` behind a whole number.
+    """
+    if pa.types.is_integer(ids.type):
+        return 0
+    seen = pc.utf8_normalize(pc.utf8_trim_whitespace(ids), form="NFC")
+    seen = pc.replace_substring_regex(seen, r"^([0-9]+)\.0$", r"\1")
+    return len(ids) - int(pc.count_distinct(seen).as_py())
+
+
+def words_for_nothing(ids: pa.Array) -> NDArray[np.int64]:
+    """Positions of the ids that are a word by which an export says that there is no
+    value, such as NULL or NaN.
+    """
+    if pa.types.is_integer(ids.type):
+        return np.zeros(0, dtype=np.int64)
+    found = pc.match_substring_regex(ids, r"^(?i:null|none|nan|n/a|na|<na>|undefined|\\n)$")
+    return np.flatnonzero(pc.fill_null(found, False).to_numpy(zero_copy_only=False))
+
+
+class TextEncoder:
+    """Numbers text ids, batch by batch."""
+
+    def __init__(self) -> None:
+        self._known: list[pa.Array] = []  # one array, once there is one
+        self._waiting: list[pa.Array] = []
+        # Of each batch: numbers within the batch, and the numbers those stand for in
+        # the whole log.
+        self._batches: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []
+        self._merged = 0
+
+    def add(self, column: pa.Array) -> None:
+        """Take the next ids; none is missing."""
+        encoded = column.dictionary_encode()
+        self._batches.append((encoded.indices.to_numpy(), np.zeros(0, dtype=np.int32)))
+        # Wide offsets, which can hold the text of all ids together.
+        self._waiting.append(encoded.dictionary.cast(pa.large_string()))
+        # Each merge hashes all known ids; merging when twice as many wait as are known
+        # keeps the whole linear.
+        if sum(map(len, self._waiting)) > max(MERGED_AT, 2 * sum(map(len, self._known))):
+            self._merge()
+
+    def finish(self) -> tuple[NDArray[np.int32], pa.Array]:
+        """Codes (int32 [n]: ranks among the sorted distinct ids) and the sorted
+        distinct ids.
+        """
+        self._merge()
+        rank, distinct = _ranked(self._known[0])
+        total = sum(len(within) for within, _ in self._batches)
+        return (
+            _gathered(((rank[number], within) for within, number in self._batches), total),
+            distinct,
+        )
+
+    def _merge(self) -> None:
+        # What is known comes first and holds no id twice, so its numbers stay as they
+        # are.
+        together = pa.concat_arrays([*self._known, *self._waiting]).dictionary_encode()
+        number = together.indices.to_numpy()
+        begin = sum(map(len, self._known))
+        for place, distinct in enumerate(self._waiting, self._merged):
+            self._batches[place] = (
+                self._batches[place][0],
+                number[begin : begin + len(distinct)].copy(),
+            )
+            begin += len(distinct)
+        self._merged += len(self._waiting)
+        self._known = [together.dictionary]
+        self._waiting = []
+
+
+class NumberEncoder:
+    """Numbers ids that are whole numbers of a typed column, by a table over their range
+    where it is not too wide.
+    """
+
+    def __init__(self) -> None:
+        self._columns: list[pa.Array] = []
+
+    def add(self, column: pa.Array) -> None:
+        """Take the next ids; none is missing."""
+        self._columns.append(column)
+
+    def finish(self) -> tuple[NDArray[np.int32], pa.Array]:
+        """Codes (int32 [n]: ranks among the sorted distinct ids) and the sorted
+        distinct ids.
+        """
+        bounds = [pc.min_max(column) for column in self._columns if len(column)]
+        lowest, highest = (
+            min(bound["min"].as_py() for bound in bounds),
+            max(bound["max"].as_py() for bound in bounds),
+        )
+        if (
+            highest - lowest > max(1 << 24, 4 * sum(map(len, self._columns)))
+            or highest > np.iinfo(np.int64).max
+        ):
+            text = TextEncoder()
+            for column in self._columns:
+                text.add(column.cast(pa.string()))
+            return text.finish()
+        present = np.zeros(highest - lowest + 1, dtype=bool)
+        for places in self._places(lowest):
+            present[places] = True
+        rank, distinct = _ranked(pa.array(np.flatnonzero(present) + lowest).cast(pa.large_string()))
+        table = np.zeros(len(present), dtype=np.int32)
+        table[present] = rank
+        return (
+            _gathered(
+                ((table, places) for places in self._places(lowest)), sum(map(len, self._columns))
+            ),
+            distinct,
+        )
+
+    def _places(self, lowest: int) -> Iterator[NDArray[np.int64]]:
+        for column in self._columns:
+            yield column.cast(pa.int64()).to_numpy() - lowest
+
+
+def _ranked(distinct: pa.Array) -> tuple[NDArray[np.int32], pa.Array]:
+    """The rank of each of distinct ids in their sorted order, and the ids in that
+    order.
+    """
+    order = sorted_ids(distinct)
+    rank = np.empty(len(order), dtype=np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    return rank, distinct.take(pa.array(order))
+
+
+def _gathered(
+    parts: Iterable[tuple[NDArray[np.int32], NDArray[Any]]], total: int
+) -> NDArray[np.int32]:
+    """``table[places]`` of all parts, one after another."""
+    found = np.empty(total, dtype=np.int32)
+    begin = 0
+    for table, places in parts:
+        # Every place is within its table; "clip" only spares numpy a copy.
+        np.take(table, places, out=found[begin : begin + len(places)], mode="clip")
+        begin += len(places)
+    return found

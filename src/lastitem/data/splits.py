@@ -1,0 +1,269 @@
+"""Global temporal split and leave-one-out, and the choice of targets in held-out
+sequences.
+
+Every part of a split is a set of prefixes of users' sequences, so a part is told by one
+length per user, and its targets by the half-open range of positions that is held out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from lastitem.errors import InputError
+from lastitem.randomness import STREAM_TARGET, STREAM_USERS, hash_keys
+
+SPLITS = ("gts", "loo")
+VALIDATION_KINDS = ("by_time", "by_user", "last_item")
+TARGETS = ("last", "first", "random", "successive")
+
+
+@dataclass
+class Part:
+    """Prefixes of users' sequences.
+
+    Attributes
+    ----------
+    length : int64 [users]: events of each user in this part, counted from the first; 0
+        leaves the user out.
+    held_out_from : int64 [users]: position of the first event that is held out; equal
+        to ``length`` in training.
+    """
+
+    length: NDArray[np.int64]
+    held_out_from: NDArray[np.int64]
+
+
+@dataclass
+class Split:
+    """The three parts of a log and the thresholds (seconds since 1970)
+    that made them.
+    """
+
+    train: Part
+    validation: Part
+    test: Part
+    thresholds: dict[str, float]
+
+
+def leave_one_out(offsets: NDArray[np.int64]) -> Split:
+    """Hold out the last event for test and the one before it for validation.
+
+    Users with fewer than 3 events are in training only, with all their events.
+    """
+    length = np.diff(offsets)
+    held = length >= 3
+    return Split(
+        train=_training(np.where(held, length - 2, length)),
+        validation=Part(np.where(held, length - 1, 0), np.where(held, length - 2, 0)),
+        test=Part(np.where(held, length, 0), np.where(held, length - 1, 0)),
+        thresholds={},
+    )
+
+
+def global_temporal_split(
+    offsets: NDArray[np.int64],
+    timestamp: NDArray[np.int64],
+    *,
+    quantile: float = 0.9,
+    validation: str = "by_time",
+    validation_users: int = 1024,
+    seed: int = 0,
+) -> Split:
+    """Split at a point in time that is the same for all users.
+
+    T_test is the ``quantile`` (linear interpolation) of all timestamps. The train part
+    holds the events ≤ T_test of users whose second event is ≤ T_test; the test part the
+    whole sequences of users whose last event is > T_test. Validation is taken from the
+    train part: ``by_time`` repeats the procedure on it with its own quantile,
+    ``by_user`` holds out ``validation_users`` users, drawn from (seed, user),
+    ``last_item`` holds out every user's last training event.
+
+    Parameters
+    ----------
+    offsets : int64 [users + 1]
+    timestamp : int64 [events], seconds, ascending for each user.
+    """
+    total = np.diff(offsets)
+    everyone = np.ones(len(total), dtype=bool)
+    known, in_train, threshold = _events_until(offsets, timestamp, total, everyone, quantile)
+    thresholds = {"test": threshold}
+    test = Part(np.where(known < total, total, 0), np.where(known < total, known, 0))
+    length = np.where(in_train, known, 0)
+    if validation == "by_time":
+        fitted, in_fit, threshold = _events_until(offsets, timestamp, length, in_train, quantile)
+        thresholds["validation"] = threshold
+        held = in_train & (fitted < length)
+        train = np.where(in_fit, fitted, 0)
+        held_from = fitted
+    elif validation == "by_user":
+        if validation_users >= np.count_nonzero(in_train):
+            raise InputError(
+                f"gts: by_user is to hold out {validation_users:,} users, but the train part has"
+                f" only {np.count_nonzero(in_train):,}; lower gts.validation_users"
+            )
+        chosen = draw_users(np.flatnonzero(in_train), validation_users, seed)
+        held = np.zeros_like(in_train)
+        held[chosen] = True
+        train = np.where(held, 0, length)
+        held_from = length - 1
+    elif validation == "last_item":
+        held = in_train
+        train = np.where(in_train, length - 1, 0)
+        held_from = length - 1
+    else:
+        raise InputError(
+            f"validation: {validation!r} is not known; allowed: {', '.join(VALIDATION_KINDS)}"
+        )
+    return Split(
+        _training(train),
+        Part(np.where(held, length, 0), np.where(held, held_from, 0)),
+        test,
+        thresholds,
+    )
+
+
+def target_positions(
+    part: Part, target: str, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """Choose the positions to predict in the held-out sequences of a part.
+
+    Parameters
+    ----------
+    target : ``last`` event; ``first`` held-out event; ``random``: one held-out event
+        drawn from (seed, user); ``successive``: every held-out event, each with its own
+        true history.
+
+    Returns
+    -------
+    users, positions : int64 arrays of equal length, sorted; position p is predicted
+        from the p events before it.
+    without_history : number of targets left out because nothing precedes them.
+    """
+    users = np.flatnonzero(part.length > part.held_out_from)
+    end, start = part.length[users], part.held_out_from[users]
+    # A first event has no input to predict it from; it is counted, not ranked.
+    usable = np.maximum(start, 1)
+    without_history = int((start == 0).sum()) if target == "successive" else 0
+    if target == "last":
+        positions = end - 1
+    elif target == "first":
+        positions = start
+    elif target == "random":
+        span = np.maximum(end - usable, 1).astype(np.uint64)
+        positions = usable + (hash_keys(STREAM_TARGET, seed, users) % span).astype(np.int64)
+        positions = np.where(end - usable > 0, positions, 0)
+    elif target == "successive":
+        counts = np.maximum(end - usable, 0)
+        first = np.cumsum(counts) - counts
+        positions = np.arange(counts.sum()) - np.repeat(first, counts) + np.repeat(usable, counts)
+        users = np.repeat(users, counts)
+    else:
+        raise InputError(f"target: {target!r} is not known; allowed: {', '.join(TARGETS)}")
+    with_history = positions > 0
+    without_history += int((~with_history).sum())
+    return users[with_history], positions[with_history], without_history
+
+
+def part_table(
+    items: NDArray[np.int32],
+    timestamp: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    length: NDArray[np.int64],
+    targets: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]] | None = None,
+) -> pa.Table:
+    """Lay out one part of a split: a row per user with lists of items and times.
+
+    Parameters
+    ----------
+    items, timestamp : all events of the log, by user, then time.
+    offsets : int64 [users + 1].
+    length : int64 [users], how many of each user's events the part holds; users with 0
+        get no row.
+    targets : what is to be predicted: user, position in the user's list, and whether
+        the event has exactly the time of the one before it (whole seconds do not tell).
+        Adds the columns ``targets`` and ``target_tied``.
+
+    Returns
+    -------
+    columns ``user`` (int32), ``items`` (list of int32), ``timestamps`` (list of int64,
+    seconds), and with targets ``targets`` (list of int32) and ``target_tied`` (list of
+    bool).
+    """
+    users = np.flatnonzero(length)
+    inner = np.concatenate(([0], np.cumsum(length[users])))
+    inside = _prefixes(offsets, length)
+    columns = {
+        "user": pa.array(users.astype(np.int32)),
+        "items": _lists(inner, items[inside]),
+        "timestamps": _lists(inner, timestamp[inside]),
+    }
+    if targets is not None:
+        user, position, tied = targets
+        per_user = np.searchsorted(user, np.append(users, len(length)))
+        columns["targets"] = _lists(per_user, position.astype(np.int32))
+        columns["target_tied"] = _lists(per_user, tied)
+    return pa.table(columns)
+
+
+def draw_users(users: NDArray[Any], count: int, seed: int) -> NDArray[Any]:
+    """Draw ``count`` of ``users`` (all, if there are fewer) by keys of (seed, user);
+    sorted, independent of order.
+    """
+    if len(users) <= count:
+        return np.sort(users)
+    keys = hash_keys(STREAM_USERS, seed, users)
+    return np.sort(users[np.lexsort((users, keys))[:count]])
+
+
+def _events_until(
+    offsets: NDArray[np.int64],
+    timestamp: NDArray[np.int64],
+    length: NDArray[np.int64],
+    member: NDArray[np.bool_],
+    quantile: float,
+) -> tuple[NDArray[np.int64], NDArray[np.bool_], float]:
+    """Count each member's events up to the quantile of the members' first ``length``
+    events.
+    """
+    length = np.where(member, length, 0)
+    if not length.any():
+        raise InputError(
+            "gts: no user has two events before the test threshold; nothing is left to train on"
+        )
+    among = timestamp if length.sum() == len(timestamp) else timestamp[_prefixes(offsets, length)]
+    threshold = float(
+        np.quantile(among, quantile, method="linear", overwrite_input=among is not timestamp)
+    )
+    # Bisection in all sequences at once: their times ascend.
+    low, high = offsets[:-1].copy(), offsets[:-1] + length
+    while (open_ := np.flatnonzero(low < high)).size:
+        middle = (low[open_] + high[open_]) // 2
+        early = timestamp[middle] <= threshold
+        low[open_[early]] = middle[early] + 1
+        high[open_[~early]] = middle[~early]
+    count = low - offsets[:-1]
+    return count, member & (count >= 2), threshold
+
+
+def _prefixes(offsets: NDArray[np.int64], length: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether each event is among the first ``length`` of its user."""
+    users = np.flatnonzero(length)
+    change = np.zeros(int(offsets[-1]) + 1, dtype=np.int8)
+    change[offsets[users]] += 1
+    change[offsets[users] + length[users]] -= 1
+    return np.cumsum(change[:-1], dtype=np.int8, out=change[:-1]).view(bool)
+
+
+def _lists(offsets: NDArray[np.int64], values: NDArray) -> pa.Array:
+    if offsets[-1] > np.iinfo(np.int32).max:
+        return pa.LargeListArray.from_arrays(offsets, values)
+    return pa.ListArray.from_arrays(offsets.astype(np.int32), values)
+
+
+def _training(length: NDArray[np.int64]) -> Part:
+    return Part(length, length)

@@ -1,0 +1,332 @@
+"""Reading points in time: numbers in several units, ISO text, other text by a pattern,
+and typed columns.
+
+Everything becomes int64 nanoseconds since 1970-01-01 UTC, in which every plausible time
+is exact; whoever keeps the times may then choose a coarser unit. Text without a zone is
+taken as UTC.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from lastitem.errors import InputError
+
+NANOSECONDS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+EARLIEST_PLAUSIBLE = 631_152_000  # 1990-01-01, in seconds since 1970
+LATEST_PLAUSIBLE = 2_051_222_400  # 2035-01-01
+
+_DECIMAL = r"^[+-]?[0-9]{1,19}(\.[0-9]*)?$"
+_SCIENTIFIC = r"^[+-]?[0-9]+(\.[0-9]*)?[eE][+-]?[0-9]{1,2}$"
+_ISO = (
+    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}(:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?)?("
+    r" ?(Z|UTC|[+-][0-9]{2}(:?[0-9]{2})?))?)?$"
+)
+_ZONE = r"^(.{10}[ T].*[0-9]) ?(Z|UTC|[+-][0-9]{2}(:?[0-9]{2})?)$"
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+# What the directives of a pattern match, as in Python's strptime but for %f, which may
+# go to nanoseconds.
+_DIRECTIVES = {
+    "Y": "[0-9]{4}",
+    "y": "[0-9]{2}",
+    "m": "1[0-2]|0[1-9]|[1-9]",
+    "b": f"(?i:{'|'.join(_MONTHS)})",
+    "B": (
+        "(?i:january|february|march|april|may|june|july|august|september|october|november|december)"
+    ),
+    "d": "3[01]|[12][0-9]|0[1-9]|[1-9]| [1-9]",
+    "H": "2[0-3]|[01][0-9]|[0-9]",
+    "I": "1[0-2]|0[1-9]|[1-9]",
+    "p": "(?i:am|pm)",
+    "M": "[0-5][0-9]|[0-9]",
+    "S": "[0-5][0-9]|[0-9]",
+    "f": "[0-9]{1,9}",
+    "z": "Z|[+-][0-9]{2}(?::?[0-9]{2})?",
+    "Z": "(?i:utc|gmt)",
+    "a": "(?i:mon|tue|wed|thu|fri|sat|sun)",
+    "A": "(?i:monday|tuesday|wednesday|thursday|friday|saturday|sunday)",
+}
+
+
+def is_plausible(nanoseconds: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether times lie in the years 1990 to 2034."""
+    return (nanoseconds >= EARLIEST_PLAUSIBLE * NANOSECONDS["s"]) & (
+        nanoseconds < LATEST_PLAUSIBLE * NANOSECONDS["s"]
+    )
+
+
+def detect_unit(column: pa.Array) -> str:
+    """Tell from the first thousands of values how a time column is written.
+
+    Returns
+    -------
+    ``s``, ``ms``, ``us`` or ``ns`` for numbers: the one unit in which most values are
+    plausible (the ranges of two units do not overlap), ``s`` if there is none; ``iso``
+    for text, dates and timestamps.
+    """
+    if pa.types.is_temporal(column.type):
+        return "iso"
+    column = column[:10_000]
+    if not (_is_text(column.type) or _is_number(column.type)):
+        return "iso"
+    if _is_text(column.type):
+        column = pc.utf8_trim_whitespace(pc.drop_null(column))
+        column = column.filter(pc.not_equal(column, ""))
+        numeric = pc.match_substring_regex(column, f"({_DECIMAL})|({_SCIENTIFIC})")
+        if not pc.sum(numeric).as_py() or pc.mean(numeric).as_py() < 0.5:
+            return "iso"
+        column = column.filter(numeric)
+    values = np.abs(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+    seconds = {unit: values * (factor / NANOSECONDS["s"]) for unit, factor in NANOSECONDS.items()}
+    plausible = {
+        unit: int(((read >= EARLIEST_PLAUSIBLE) & (read < LATEST_PLAUSIBLE)).sum())
+        for unit, read in seconds.items()
+    }
+    return max(plausible, key=lambda unit: plausible[unit])
+
+
+def to_nanoseconds(column: pa.Array, unit: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Read a column of times.
+
+    Parameters
+    ----------
+    column : text, numbers, dates or timestamps; may hold nulls.
+    unit : ``s``, ``ms``, ``us`` or ``ns`` since 1970-01-01 UTC; ``iso``: ISO 8601 date
+        or date and time; or a pattern with ``%`` as in Python's strptime. Of a typed
+        date or timestamp column the type decides.
+
+    Returns
+    -------
+    int64 [n] nanoseconds (0 where unreadable) and bool [n], which could be read.
+
+    Raises
+    ------
+    InputError if the column's type cannot be a time, or if a pattern cannot be used.
+    """
+    if pa.types.is_date(column.type):
+        column = column.cast(pa.timestamp("ms"))
+    if pa.types.is_timestamp(column.type):
+        values, read = _filled(column.cast(pa.int64()))
+        return _scaled(values, read, NANOSECONDS[column.type.unit])
+    if pa.types.is_integer(column.type) and unit in NANOSECONDS:
+        # What exceeds an int64 becomes negative and is as implausible as before.
+        values, read = _filled(column.cast(pa.int64(), safe=False))
+        return _scaled(values, read, NANOSECONDS[unit])
+    if column.type in (pa.float16(), pa.float32()):
+        raise InputError(
+            f"a time of type {column.type} holds today's seconds only to two minutes; write the"
+            " column as int64 or float64"
+        )
+    if (
+        pa.types.is_floating(column.type) or pa.types.is_decimal(column.type)
+    ) and unit in NANOSECONDS:
+        return _from_float(pc.cast(column, pa.float64()), NANOSECONDS[unit])
+    if not _is_text(column.type):
+        column = _as_text(column)
+    if unit in NANOSECONDS:
+        return _from_numbers(column, NANOSECONDS[unit])
+    column = pc.utf8_trim_whitespace(column)
+    if unit == "iso":
+        return _from_iso(column)
+    return _from_pattern(column, unit)
+
+
+def coarsest_unit(blocks: Sequence[NDArray[np.int64]]) -> str:
+    """The coarsest of ``s``, ``ms``, ``us``, ``ns`` in which all times (nanoseconds, in
+    blocks) are whole numbers.
+    """
+    for unit, factor in NANOSECONDS.items():
+        if not any((block % factor).any() for block in blocks):
+            return unit
+    return "ns"
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+
+
+def _as_text(column: pa.Array) -> pa.Array:
+    if _is_number(column.type) or pa.types.is_null(column.type):
+        return pc.cast(column, pa.string())
+    raise InputError(f"a column of type {column.type} cannot be a time")
+
+
+def _filled(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    if not column.null_count:
+        return column.to_numpy(zero_copy_only=False), np.ones(len(column), dtype=bool)
+    return pc.fill_null(column, 0).to_numpy(zero_copy_only=False), pc.is_valid(column).to_numpy(
+        zero_copy_only=False
+    )
+
+
+def _scaled(
+    values: NDArray[np.int64], read: NDArray[np.bool_], factor: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    # What would not fit is centuries off; it is cut to the end of the range, where it
+    # is still implausible.
+    limit = np.iinfo(np.int64).max // factor
+    if values.min(initial=0) < -limit or values.max(initial=0) > limit:
+        values = np.clip(values, -limit, limit)
+    return values * factor, read
+
+
+def _from_float(column: pa.Array, factor: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    values = pc.fill_null(column, np.nan).to_numpy(zero_copy_only=False)
+    read = np.isfinite(values)
+    # A double holds today's seconds to a quarter of a microsecond: finer digits would
+    # be noise.
+    microseconds = np.rint(np.where(read, values, 0.0) * (factor / 1000))
+    return np.clip(microseconds, -9e15, 9e15).astype(np.int64) * 1000, read
+
+
+def _from_numbers(column: pa.Array, factor: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    try:
+        values, read = _filled(pc.cast(column, pa.int64()))
+        return _scaled(values, read, factor)
+    except pa.ArrowInvalid:
+        pass
+    column = pc.fill_null(pc.utf8_trim_whitespace(column), "")
+    decimal = pc.match_substring_regex(column, _DECIMAL).to_numpy(zero_copy_only=False)
+    scientific = pc.match_substring_regex(column, _SCIENTIFIC).to_numpy(zero_copy_only=False)
+    nanoseconds = np.zeros(len(column), dtype=np.int64)
+    if decimal.any():
+        parts = pc.extract_regex(
+            column.filter(pa.array(decimal)),
+            r"^(?P<sign>[+-]?)(?P<whole>[0-9]+)\.?(?P<rest>[0-9]*)$",
+        )
+        # 19 digits may exceed an int64, but then they exceed every plausible time, too.
+        whole = np.minimum(
+            pc.struct_field(parts, "whole").cast(pa.uint64()).to_numpy(),
+            np.uint64(np.iinfo(np.int64).max),
+        )
+        digits = pc.utf8_rpad(
+            pc.utf8_slice_codeunits(pc.fill_null(pc.struct_field(parts, "rest"), ""), 0, 9), 9, "0"
+        )
+        rest = digits.cast(pa.int64()).to_numpy() * factor // NANOSECONDS["s"]
+        sign = np.where(
+            pc.equal(pc.struct_field(parts, "sign"), "-").to_numpy(zero_copy_only=False), -1, 1
+        )
+        nanoseconds[decimal] = sign * (_scaled(whole.astype(np.int64), decimal, factor)[0] + rest)
+    if scientific.any():
+        nanoseconds[scientific] = _from_float(
+            pc.cast(column.filter(pa.array(scientific)), pa.float64()), factor
+        )[0]
+    return nanoseconds, decimal | scientific
+
+
+def _from_iso(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    shaped = pc.fill_null(pc.match_substring_regex(column, _ISO), False).to_numpy(
+        zero_copy_only=False
+    )
+    zoned = (
+        pc.fill_null(pc.match_substring_regex(column, _ZONE), False).to_numpy(zero_copy_only=False)
+        & shaped
+    )
+    nanoseconds = np.zeros(len(column), dtype=np.int64)
+    read = np.zeros(len(column), dtype=bool)
+    for mask, kind in ((shaped & ~zoned, pa.timestamp("ns")), (zoned, pa.timestamp("ns", "UTC"))):
+        if mask.any():
+            texts = column.filter(pa.array(mask))
+            if kind.tz:
+                texts = pc.replace_substring_regex(texts, _ZONE, r"\1\2")
+                texts = pc.replace_substring(texts, "UTC", "Z")
+            nanoseconds[mask], read[mask] = _filled(_parse(texts, kind).cast(pa.int64()))
+    return nanoseconds, read
+
+
+def _from_pattern(column: pa.Array, pattern: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Rewrite text as ISO text: Arrow's own strptime takes 30 February for 2 March and
+    knows no fractions of a second.
+    """
+    known = ", ".join(f"%{letter}" for letter in _DIRECTIVES)
+    matched: list[str] = []
+
+    def expression(token: re.Match[str]) -> str:
+        if token[0] == "%%" or token[0][0] != "%":
+            return r"\s+" if token[0].isspace() else re.escape(token[0].removeprefix("%"))
+        if token[0][1:] not in _DIRECTIVES or token[0][1:] in matched:
+            raise InputError(
+                f"`time`: the pattern {pattern!r} cannot be used because of {token[0]!r}; each of"
+                f" {known} may occur once"
+            )
+        matched.append(token[0][1:])
+        return f"(?P<{token[0][1:]}>{_DIRECTIVES[token[0][1:]]})"
+
+    shape = re.sub(r"%.?|\s+|.", expression, pattern)
+    if not {"Y", "y"} & set(matched):
+        raise InputError(f"`time`: the pattern {pattern!r} holds no year (%Y or %y)")
+    if {"I", "p"} & set(matched) and not {"I", "p"} <= set(matched):
+        raise InputError(
+            f"`time`: the pattern {pattern!r} holds one of %I and %p without the other; %H counts"
+            " hours to 23"
+        )
+    parts = [bool({*part} & set(matched)) for part in ("mbB", "d", "HI", "M", "S", "f")]
+    if any(finer and not coarser for coarser, finer in itertools.pairwise(parts)):
+        raise InputError(
+            f"`time`: the pattern {pattern!r} leaves out a part between those that it holds; they"
+            " are month (%m, %b, %B), day (%d), hour (%H, or %I and %p), minute (%M), second (%S)"
+            " and its fraction (%f)"
+        )
+    found = pc.extract_regex(column, f"^{shape}$")
+    part = {letter: pc.struct_field(found, letter) for letter in matched}
+
+    def digits(letter: str, default: str) -> pa.Array | str:
+        return (
+            pc.utf8_lpad(pc.utf8_trim_whitespace(part[letter]), 2, "0")
+            if letter in part
+            else default
+        )
+
+    year, month, hour = part.get("Y"), digits("m", "01"), digits("H", "00")
+    if year is None:
+        year = pc.binary_join_element_wise(
+            pc.if_else(pc.less(part["y"], "69"), "20", "19"), part["y"], ""
+        )
+    for name in {"b", "B"} & set(matched):
+        number = pc.index_in(
+            pc.utf8_slice_codeunits(pc.utf8_lower(part[name]), 0, 3), pa.array(_MONTHS, column.type)
+        )
+        month = pc.utf8_lpad(pc.add(number, 1).cast(pa.string()), 2, "0")
+    if "I" in part:
+        twelfth = pc.if_else(
+            pc.equal(part["I"].cast(pa.int32()), 12), 0, part["I"].cast(pa.int32())
+        )
+        afternoon = pc.equal(pc.utf8_lower(part["p"]), "pm") if "p" in part else False
+        hour = pc.utf8_lpad(pc.add(twelfth, pc.if_else(afternoon, 12, 0)).cast(pa.string()), 2, "0")
+    time = [
+        hour,
+        ":",
+        digits("M", "00"),
+        ":",
+        digits("S", "00"),
+        ".",
+        part.get("f", "0"),
+        part.get("z", ""),
+    ]
+    pieces = [year, "-", month, "-", digits("d", "01"), " ", *time]
+    pieces = [piece.cast(pa.string()) if isinstance(piece, pa.Array) else piece for piece in pieces]
+    return _from_iso(pc.binary_join_element_wise(*pieces, ""))
+
+
+def _parse(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Cast text to timestamps; what is shaped like one but is none (30 February)
+    becomes null.
+    """
+    try:
+        return pc.cast(texts, kind)
+    except pa.ArrowInvalid:
+        if len(texts) == 1:
+            return pa.nulls(1, kind)
+        middle = len(texts) // 2
+        return pa.concat_arrays([_parse(texts[:middle], kind), _parse(texts[middle:], kind)])

@@ -1,0 +1,3 @@
+"""Reading a trained model: one ranking path, and the diagnostics that are readings of
+it.
+"""

@@ -1,0 +1,284 @@
+"""The one path from inputs to ranks; accuracy, shuffles, last-item hit rates, rescaling
+and recovery all read it.
+
+The whole catalogue is ranked, never a sample. Each tile of users is encoded once and
+only the read-out positions are projected; the catalogue is not sorted, ranks are
+counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lastitem.data.sequences import HeldOut, pad, tiles
+from lastitem.errors import InputError
+from lastitem.models.attention import BlockTrace, QueryTrace
+from lastitem.models.interface import SequenceModel
+
+NO_RANK = 0
+
+#: Reads what the blocks did for the read-out of a tile: one trace per block → float [B,
+#: …].
+Inspect = Callable[[Sequence[BlockTrace]], Tensor]
+#: Reorders a batch: (items [B, L], length [B], user [B]) → (items [B, L], unchanged
+#: [B]).
+Reorder = Callable[[Tensor, Tensor, NDArray[np.int32]], tuple[Tensor, NDArray[np.bool_]]]
+
+
+@dataclass
+class Ranks:
+    """Ranks of each case's target and of its own last items; 1 is the best rank, 0
+    (:data:`NO_RANK`) means none.
+
+    Attributes
+    ----------
+    target : int32 [n, offsets]: rank of the target at the read-out (offset 0) and moved
+        back by each further offset; 0 where the seen filter removed the target or the
+        input is not longer than the offset.
+    last : int32 [n], rank of the last input item, the seen filter off.
+    last_but_one : int32 [n], the same for the item before it; 0 where the input has one
+        item.
+    unchanged : bool [n], whether reordering left the input as it was.
+    lists : int32 [n, K], items by rank, 0 where fewer than K items can be recommended;
+        only if asked for.
+    scores : float32 [n, K], their scores.
+    inspected : float32 [n, …], what ``inspect`` found; only if given.
+    """
+
+    target: NDArray[np.int32]
+    last: NDArray[np.int32]
+    last_but_one: NDArray[np.int32]
+    unchanged: NDArray[np.bool_]
+    lists: NDArray[np.int32] | None = None
+    scores: NDArray[np.float32] | None = None
+    inspected: NDArray[np.float32] | None = None
+
+
+@torch.inference_mode()
+def rank(
+    model: SequenceModel,
+    cases: HeldOut,
+    *,
+    filter_seen: bool,
+    residual_scale: float = 1.0,
+    offsets: tuple[int, ...] = (0,),
+    reorder: Reorder | None = None,
+    list_length: int = 0,
+    inspect: Inspect | None = None,
+    device: str | torch.device = "cpu",
+) -> Ranks:
+    """Rank the catalogue for every case.
+
+    Equal scores are ordered by item id, so a target is never favoured. What is found
+    for a case does not depend on the other cases
+    (:func:`lastitem.data.sequences.tiles`). ``last`` and ``last_but_one`` always mean
+    the user's own latest items in their true order, also when ``reorder`` shuffles the
+    input.
+
+    Parameters
+    ----------
+    filter_seen : remove the items of the whole history (not only of the part the model
+        sees) from the ranking of the target and from the lists.
+    residual_scale : λ of every attention block.
+    offsets : how far to move the read-out back; the first must be 0.
+    reorder : permutes each truncated input.
+    list_length : K; 0 makes no lists.
+    inspect : reads the traces of the read-out in the same pass, which they leave as it
+        is.
+
+    Raises
+    ------
+    InputError if a score is NaN, or ``residual_scale`` is negative or not finite.
+    """
+    if not 0.0 <= residual_scale < np.inf:
+        raise InputError(
+            f"residual_scale: {residual_scale!r} must be a finite number that is not negative"
+        )
+    model.eval()
+    count = len(cases)
+    target = np.zeros((count, len(offsets)), dtype=np.int32)
+    last, last_but_one = np.zeros(count, dtype=np.int32), np.zeros(count, dtype=np.int32)
+    unchanged = np.ones(count, dtype=bool)
+    lists = np.zeros((count, list_length), dtype=np.int32) if list_length else None
+    list_scores = np.full((count, list_length), np.nan, dtype=np.float32) if list_length else None
+    inspected: list[tuple[NDArray[np.int64], NDArray[np.float32]]] = []
+    vectors, place = _distinct(model.item_vectors())
+    # Items along the rows of memory: the product is faster.
+    vectors, place = vectors.to(device).T.contiguous(), None if place is None else place.to(device)
+    keywords = {"residual_scale": residual_scale} if model.has_attention else {}
+    for index, _, width in tiles(cases, model.input_length, "rank"):
+        items, length = pad(cases, index, model.input_length, width)
+        history = cases.end[index] - cases.start[index]
+        own = [
+            torch.from_numpy(
+                cases.items[cases.end[index] - np.minimum(back, history)].astype(np.int64)
+            )
+            for back in (1, 2)
+        ]
+        if reorder is not None:
+            items, unchanged[index] = reorder(items, length, cases.user[index])
+        items, length = items.to(device), length.to(device)
+        wanted = torch.from_numpy(cases.target[index].astype(np.int64)).to(device)
+        trace = None if inspect is None else QueryTrace(model.readout(length))
+        for column, hidden in enumerate(
+            model.read(items, length, offsets, trace=trace, **keywords)
+        ):
+            scores = hidden @ vectors if place is None else (hidden @ vectors)[:, place]
+            if bool(torch.isnan(scores.amax())):
+                raise InputError(
+                    "the model gives NaN scores: its weights are damaged or training diverged;"
+                    " train it anew"
+                )
+            if column == 0:
+                last[index] = _rank_of(scores, own[0].to(device)).cpu()
+                second = _rank_of(scores, own[1].to(device))
+                last_but_one[index] = np.where(history > 1, second.cpu().numpy(), NO_RANK)
+            if filter_seen:
+                _remove_seen(scores, cases, index)
+            target[index, column] = torch.where(
+                length > offsets[column], _rank_of(scores, wanted), NO_RANK
+            ).cpu()
+            if column == 0 and lists is not None and list_scores is not None:
+                lists[index], list_scores[index] = _best(scores, list_length)
+        if inspect is not None and trace is not None:
+            inspected.append((index, inspect(trace).float().cpu().numpy()))
+    found = Ranks(target, last, last_but_one, unchanged, lists, list_scores)
+    if inspected:
+        found.inspected = np.zeros((count, *inspected[0][1].shape[1:]), dtype=np.float32)
+        for index, values in inspected:
+            found.inspected[index] = values
+    return found
+
+
+def _distinct(vectors: Tensor) -> tuple[Tensor, Tensor | None]:
+    """The vectors, each once, and which of them is each item's; None where no two are
+    equal.
+
+    A matrix product may round the columns at its end in another way than the others, so
+    items with one vector would not tie.
+    """
+    # Compared as bytes, in which 0 and -0 differ.
+    rows = (vectors + 0.0).cpu().contiguous().numpy()
+    _, first, place = np.unique(
+        rows.view(np.dtype((np.void, rows[0].nbytes))).ravel(),
+        return_index=True,
+        return_inverse=True,
+    )
+    return (
+        (vectors, None)
+        if len(first) == len(rows)
+        else (vectors[torch.from_numpy(first).to(vectors.device)], torch.from_numpy(place))
+    )
+
+
+def recommend(
+    model: SequenceModel,
+    histories: Sequence[Sequence[int]],
+    count: int,
+    *,
+    filter_seen: bool = True,
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Rank items for histories of item codes (oldest first), as :func:`rank` does for
+    test cases.
+
+    Returns
+    -------
+    items : int32 [n, count], best first, 0 where fewer can be recommended.
+    scores : float32 [n, count], NaN there.
+
+    Raises
+    ------
+    InputError if there is nothing to rank for, or a history is not a list of codes that
+    are whole numbers in 1 … items.
+    """
+    if count < 1:
+        raise InputError(f"count: {count!r} must be at least 1")
+    if not len(histories):
+        raise InputError("histories: there is none to rank items for")
+    for number, history in enumerate(histories):
+        if not _are_codes(history, model.items):
+            raise InputError(
+                f"history {number}: must be a list of at least one item code, whole numbers between"
+                f" 1 and {model.items}; items.parquet tells the code of each id; found:"
+                f" {str(history)[:200]}"
+            )
+    end = np.cumsum([len(history) for history in histories])
+    flat = np.array([item for history in histories for item in history], dtype=np.int32)
+    nobody = np.arange(len(histories), dtype=np.int32)
+    cases = HeldOut(
+        flat,
+        np.concatenate(([0], end[:-1])),
+        end,
+        nobody,
+        np.ones_like(nobody),
+        np.zeros(len(nobody), dtype=bool),
+    )
+    found = rank(model, cases, filter_seen=filter_seen, list_length=count)
+    assert found.lists is not None and found.scores is not None
+    return found.lists, found.scores
+
+
+def _are_codes(history: object, items: int) -> bool:
+    codes = np.asarray(history)
+    return (
+        codes.ndim == 1
+        and len(codes) > 0
+        and codes.dtype.kind in "iu"
+        and bool(codes.min() >= 1 and codes.max() <= items)
+    )
+
+
+def _rank_of(scores: Tensor, item: Tensor) -> Tensor:
+    """1 + the number of items that come before ``item``; 0 where its own score is −inf
+    (removed).
+    """
+    own = scores.gather(1, (item - 1)[:, None])
+    # Comparisons written as numbers add up several times faster than truth values;
+    # whole numbers are exact up to 2²⁴ items.
+    compared = torch.empty_like(scores)
+    ahead = torch.gt(scores, own, out=compared).sum(dim=1)
+    not_behind = torch.ge(scores, own, out=compared).sum(dim=1)
+    # Ties are rare; only where there is one the order of the ids matters.
+    if bool((not_behind - ahead > 1).any()):
+        earlier = torch.arange(1, scores.shape[1] + 1, device=scores.device) < item[:, None]
+        ahead = ahead + ((scores == own) & earlier).sum(dim=1)
+    return torch.where(own.squeeze(1) == -torch.inf, NO_RANK, ahead + 1).to(torch.int32)
+
+
+def _remove_seen(scores: Tensor, cases: HeldOut, index: NDArray[np.int64]) -> None:
+    chosen = cases.select(index)
+    row = np.repeat(np.arange(len(index)), chosen.length)
+    seen = chosen.flattened.astype(np.int64) - 1
+    scores[
+        torch.from_numpy(row).to(scores.device), torch.from_numpy(seen).to(scores.device)
+    ] = -torch.inf
+
+
+def _best(scores: Tensor, count: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """The ``count`` best items of each row by (score descending, id ascending), 0 where
+    none is left.
+    """
+    kept = min(count, scores.shape[1])
+    value, item = scores.topk(kept, dim=1)
+    # topk leaves open which of several items with the last value it takes; only such
+    # rows are sorted in full.
+    cut = torch.nonzero((scores >= value[:, -1:]).sum(dim=1) > kept).squeeze(1)
+    if len(cut):
+        full_value, full_item = scores[cut].sort(dim=1, descending=True, stable=True)
+        value[cut], item[cut] = full_value[:, :kept], full_item[:, :kept]
+    by_id = item.argsort(dim=1)
+    item, value = item.gather(1, by_id), value.gather(1, by_id)
+    by_score = value.argsort(dim=1, descending=True, stable=True)
+    item, value = item.gather(1, by_score) + 1, value.gather(1, by_score)
+    available = value > -torch.inf
+    lists = np.zeros((len(scores), count), dtype=np.int32)
+    listed = np.full((len(scores), count), np.nan, dtype=np.float32)
+    lists[:, :kept] = torch.where(available, item, 0).cpu()
+    listed[:, :kept] = torch.where(available, value, torch.nan).cpu()
+    return lists, listed

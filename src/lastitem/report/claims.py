@@ -1,0 +1,281 @@
+"""The paper's claims as lines with numbers: what was measured for each, and whether it
+holds for this model on these data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from lastitem.report.summaries import STUDY_COLUMNS
+from lastitem.study.parts import PARTS
+
+#: Claims in the order of the table.
+CLAIMS = {
+    "last item only": "shuffling all but the last item changes NDCG by less than 5 %",
+    "order matters": "shuffling all items lowers NDCG",
+    "last-item privilege": (
+        "the last item is recommended at least twice as often as the one before it"
+    ),
+    "residual dominance": (
+        "in every block the mixing ratio at the read-out is lower with residual and normalization"
+        " than without"
+    ),
+    "dependence on λ": "the last-item hit rate falls with every step of λ from 1 down",
+    "mixing on λ": "in every block the mixing ratio rises with every step of λ from 1 down",
+    "recovery": (
+        "every λ below 1 brings back some of the targets that an earlier position had right"
+    ),
+}
+SMALL_CHANGE_PERCENT, PRIVILEGE = 5.0, 2.0
+#: With fewer users than these behind it nothing is decided: a bootstrap over so few
+#: holds its own sample for the world.
+FEW_USERS = 10
+_INTERVAL = ["value", "ci_low", "ci_high"]
+
+
+def claims(
+    effects: pd.DataFrame,
+    rates: pd.DataFrame,
+    mixing: pd.DataFrame,
+    curves: pd.DataFrame,
+    mixing_by_scale: pd.DataFrame,
+    recoveries: pd.DataFrame,
+) -> pd.DataFrame:
+    """Hold every claim against the summaries of each dataset, split and model.
+
+    Parameters
+    ----------
+    effects : :func:`~lastitem.report.summaries.shuffle_effects`.
+    rates : :func:`~lastitem.report.summaries.last_item_hit_rates`.
+    mixing : :func:`~lastitem.report.summaries.mixing_at_readout` of the model as
+        trained.
+    curves : :func:`~lastitem.report.summaries.sweep`.
+    mixing_by_scale : ``mixing_at_readout`` with the condition ``residual_scale``.
+    recoveries : :func:`~lastitem.report.summaries.recovery_sweep`.
+
+    Returns
+    -------
+    A row per study and claim: ``claim``, ``meaning``, ``holds`` (``yes``, ``no``,
+    ``undecided``, ``n/a``), ``evidence`` (numbers, with 95 % intervals over users),
+    ``users``, ``seeds``. Where intervals are given, a claim holds only if they are
+    wholly on its side, and fails only if they are wholly on the other; between the two
+    it is undecided, and so it is with fewer than :data:`FEW_USERS` users (for a change:
+    with a hit) behind it. A shuffle that leaves every input as it was says nothing.
+    """
+    rows = []
+    for study, group in effects.groupby(STUDY_COLUMNS, sort=False):
+        key = dict(zip(STUDY_COLUMNS, study, strict=True))
+        found = {
+            **dict(_of_shuffles(group)),
+            **dict(_of_rates(_of(rates, key))),
+            **dict(_of_mixing(_of(mixing, key))),
+            **dict(_of_scales(_of(curves, key), _of(mixing_by_scale, key), _of(recoveries, key))),
+        }
+        for name, meaning in CLAIMS.items():
+            finding = found.get(
+                name, Finding("n/a", "has no meaning for this model or these inputs", group.iloc[0])
+            )
+            if finding.holds in ("yes", "no") and finding.behind["users"] < FEW_USERS:
+                finding = finding._replace(
+                    holds="undecided", evidence=f"{finding.evidence}; too few users"
+                )
+            behind = {"users": int(finding.behind["users"]), "seeds": int(finding.behind["seeds"])}
+            rows.append(
+                {
+                    **key,
+                    "claim": name,
+                    "meaning": meaning,
+                    "holds": finding.holds,
+                    "evidence": finding.evidence,
+                    **behind,
+                }
+            )
+    return pd.DataFrame(
+        rows, columns=[*STUDY_COLUMNS, "claim", "meaning", "holds", "evidence", "users", "seeds"]
+    )
+
+
+def is_small(change: pd.Series) -> bool:
+    """Whether the whole interval of a change in percent is within ±
+    :data:`SMALL_CHANGE_PERCENT`.
+    """
+    return bool(
+        change["ci_low"] > -SMALL_CHANGE_PERCENT and change["ci_high"] < SMALL_CHANGE_PERCENT
+    )
+
+
+def percent(change: pd.Series) -> str:
+    """A change in percent with its interval, such as ``+0.8 % [-1.0, +3.0]``; there is
+    none where the accuracy is zero.
+    """
+    if pd.isna(change["value"]):
+        return "n/a (the accuracy is zero)"
+    return f"{change['value']:+.1f} % [{change['ci_low']:+.1f}, {change['ci_high']:+.1f}]"
+
+
+#: Why a shuffle says nothing of a model: inputs that it cannot change.
+TOO_SHORT = "every input is too short to be changed by it"
+
+
+def why_silent(effects: pd.DataFrame, order: str) -> str:
+    """Why the shuffle of a study says nothing, whatever its interval is; empty if it
+    does.
+
+    Parameters
+    ----------
+    effects : the rows of one study of
+        :func:`~lastitem.report.summaries.shuffle_effects`.
+    """
+    of_order = effects[effects["order"] == order].set_index("measure")
+    if of_order.loc["unchanged_percent", "value"] >= 100.0:
+        return TOO_SHORT
+    # Of users with several targets the share is that of the targets, so this is at most
+    # the number of users.
+    hit = of_order.loc["hit_percent", "value"] / 100.0 * of_order.loc["hit_percent", "users"]
+    return "" if hit >= FEW_USERS - 0.5 else f"only {hit:.0f} users have a hit"
+
+
+class Finding(NamedTuple):
+    """Whether a claim holds, the numbers, and the row of the summary that says how many
+    users and seeds stand behind them.
+    """
+
+    holds: str
+    evidence: str
+    behind: pd.Series
+
+
+def _of(table: pd.DataFrame, key: dict[str, Any]) -> pd.DataFrame:
+    return table[(table[STUDY_COLUMNS] == pd.Series(key)).all(axis=1)] if len(table) else table
+
+
+def _finding(holds: object, evidence: str, behind: pd.Series, fails: object = None) -> Finding:
+    """``fails`` where the opposite has to be shown, too; without it, what does not hold
+    fails.
+    """
+    if holds:
+        return Finding("yes", evidence, behind)
+    return Finding("no" if fails is None or fails else "undecided", evidence, behind)
+
+
+def _interval(row: pd.Series, digits: str) -> str:
+    return f"{row['value']:{digits}} [{row['ci_low']:{digits}}, {row['ci_high']:{digits}}]"
+
+
+def _of_shuffles(effects: pd.DataFrame) -> Iterator[tuple[str, Finding]]:
+    change = effects[effects["measure"] == "change_percent"].set_index("order")
+    for name, order in (("last item only", "partial"), ("order matters", "full")):
+        row = change.loc[order]
+        if not np.isfinite(row[_INTERVAL].to_numpy(dtype=float)).all():
+            yield name, Finding("n/a", "no target is hit, so there is no relative change", row)
+            continue
+        if silent := why_silent(effects, order):
+            yield (
+                name,
+                Finding(
+                    "n/a" if silent == TOO_SHORT else "undecided", f"{percent(row)}; {silent}", row
+                ),
+            )
+            continue
+        if order == "partial":
+            holds, fails = (
+                is_small(row),
+                row["ci_high"] < -SMALL_CHANGE_PERCENT or row["ci_low"] > SMALL_CHANGE_PERCENT,
+            )
+        else:
+            holds, fails = row["ci_high"] < 0, row["ci_low"] >= 0
+        yield name, _finding(holds, percent(row), row, fails)
+
+
+def _of_rates(rates: pd.DataFrame) -> Iterator[tuple[str, Finding]]:
+    row = rates.set_index("measure")
+    last, before = row.loc["HRLI"], row.loc["HRL2I"]
+    if pd.isna(before["value"]):
+        yield "last-item privilege", Finding("n/a", "no input has two items", last)
+        return
+    evidence = " against ".join(_interval(side, ".3f") for side in (last, before))
+    holds, fails = (
+        last["ci_low"] >= PRIVILEGE * before["ci_high"],
+        last["ci_high"] < PRIVILEGE * before["ci_low"],
+    )
+    yield "last-item privilege", _finding(holds, evidence, before, fails)
+
+
+def _of_mixing(mixing: pd.DataFrame) -> Iterator[tuple[str, Finding]]:
+    blocks = mixing[(mixing["layer"] > 0) & mixing["part"].isin(PARTS)]
+    if not len(blocks):
+        return
+    holds, fails, evidence = True, False, []
+    for layer, parts in blocks.groupby("layer"):
+        attention, normalized = (
+            parts.set_index("part").loc[part] for part in (PARTS[0], PARTS[-1])
+        )
+        holds &= bool(normalized["ci_high"] < attention["ci_low"])
+        fails |= bool(normalized["ci_low"] > attention["ci_high"])
+        evidence.append(
+            f"block {layer}: {_interval(normalized, '.3f')} of {_interval(attention, '.3f')}"
+        )
+    yield "residual dominance", _finding(holds, "; ".join(evidence), blocks.iloc[0], fails)
+
+
+def _of_scales(
+    curves: pd.DataFrame, mixing: pd.DataFrame, recoveries: pd.DataFrame
+) -> Iterator[tuple[str, Finding]]:
+    if not len(curves):
+        return
+    # What lies above 1 is not what the claims speak of.
+    curves, mixing, recoveries = (
+        table[table["residual_scale"] <= 1] if len(table) else table
+        for table in (curves, mixing, recoveries)
+    )
+    rates = curves[curves["measure"] == "HRLI"]
+    if len(rates) < 2:
+        for name in ("dependence on λ", "mixing on λ", "recovery"):
+            yield name, Finding("n/a", "no λ below 1 in this study", rates.iloc[0])
+        return
+    falls, evidence = _course(rates, "rise")
+    yield "dependence on λ", _finding(falls, evidence, rates.iloc[0])
+    rises, texts = True, []
+    ratios = mixing[(mixing["layer"] > 0) & (mixing["part"] == PARTS[-1])]
+    for layer, rows in ratios.groupby("layer"):
+        steps, evidence = _course(rows, "fall")
+        rises &= steps
+        texts.append(f"block {layer}: {evidence}")
+    if texts:
+        yield "mixing on λ", _finding(rises, "; ".join(texts), ratios.iloc[0])
+    if len(recoveries):
+        share = recoveries[
+            (recoveries["measure"] == "recovery") & (recoveries["residual_scale"] < 1)
+        ]
+        if share["value"].isna().any():
+            yield "recovery", Finding("n/a", "no target is recoverable", share.iloc[0])
+        else:
+            best = share.loc[share["value"].idxmax()]
+            text = (
+                f"{share['value'].min():.3f} to {best['value']:.3f} (λ {best['residual_scale']:g})"
+                " of the recoverable targets"
+            )
+            yield "recovery", _finding((share["value"] > 0).all(), text, best)
+
+
+def _course(rows: pd.DataFrame, against: str) -> tuple[bool, str]:
+    """Whether values go one way with every step of λ down, and where they go;
+    ``against`` (rise, fall) is the other way.
+    """
+    values = rows.set_index("residual_scale")["value"].sort_index(ascending=False)
+    step = values.diff().dropna() * (1 if against == "rise" else -1)
+    text = (
+        f"{values.iloc[0]:.3f} (λ {values.index[0]:g}) to {values.iloc[-1]:.3f} (λ"
+        f" {values.index[-1]:g})"
+    )
+    if (step < 0).all():
+        return True, f"{text}, at every step"
+    return False, (
+        f"{text}, largest {against} of a step {step.max():.4f}"
+        if step.max() > 0
+        else f"{text}, with a step that changes nothing"
+    )

@@ -1,0 +1,178 @@
+"""The tie-order study: what the order of events with equal time does to the headline
+measures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from lastitem.evaluation.recovery import hits
+from lastitem.report.summaries import (
+    STUDY_COLUMNS,
+    Bootstrap,
+    against_ordered,
+    count_everyone,
+    finite,
+    in_percent,
+    measured,
+    summarize,
+)
+from lastitem.report.uncertainty import bootstrap_difference, holm, swap_test
+from lastitem.study.runs import RUN_COLUMNS
+
+#: Which targets the tie-order study looks at: all, those with the time of the item
+#: before them, those without.
+TARGETS = ("all", "tied", "untied")
+#: Its measures: NDCG of the ordered input, last-item hit rates, and what the shuffles
+#: change.
+TIE_ORDER_MEASURES = ("NDCG", "HRLI", "HRL2I", "partial shuffle, %", "full shuffle, %")
+#: The row that holds differences.
+TIES_DIFFERENCE = "item - random"
+
+
+def tie_order_effects(
+    ranks: pd.DataFrame,
+    shuffled: pd.DataFrame,
+    user_ids: Mapping[str, Sequence[str]],
+    cutoff: int,
+    bootstrap: Bootstrap,
+    permutations: int,
+) -> pd.DataFrame:
+    """The headline measures by the order of ties, for all targets, tied and untied
+    ones, and what the order makes of them.
+
+    Parameters
+    ----------
+    ranks, shuffled : rows of ranks.parquet and shuffle.parquet of the runs of the
+        tie-order study; their datasets are named ``{dataset}.ties-item`` or
+        ``{dataset}.ties-random-{draw}``.
+    user_ids : dataset (so named) → original id of each user code: users are paired by
+        id, since the filter may keep others where a repeat of an item hinges on a tie.
+
+    Returns
+    -------
+    Conditions ``ties`` (``item``, ``random``, ``item - random``), ``targets`` and
+    ``measure``. Trainings on several random orders count like seeds: they are pooled,
+    and ``sd_seeds`` and ``seeds`` are over all trainings of an order. The difference of
+    two means over trainings is over the users of both orders (whose target is tied, or
+    untied, in both), ``p`` of a test that swaps a user's two sides, ``p_holm``
+    corrected for all differences; both are empty in other rows.
+    """
+    by_case = [*RUN_COLUMNS, "case"]
+    shuffled = against_ordered(shuffled, "ndcg", cutoff).merge(
+        ranks[[*by_case, "tied"]], on=by_case, validate="many_to_one"
+    )
+    parts = []
+    for measure, order in (
+        ("NDCG", "ordered"),
+        ("partial shuffle, %", "partial"),
+        ("full shuffle, %", "full"),
+    ):
+        rows = shuffled[shuffled["order"] == order]
+        against = np.ones(len(rows)) if order == "ordered" else rows["metric_value_ordered"]
+        parts.append(measured(rows, rows["metric_value"], against, ["tied"], measure=measure))
+    for measure, column in (("HRLI", "last_rank"), ("HRL2I", "last_but_one_rank")):
+        rank = ranks[column].to_numpy()
+        parts.append(measured(ranks, hits(rank, cutoff), rank > 0, ["tied"], measure=measure))
+    frame = pd.concat(parts)
+    ids = frame.groupby("dataset", sort=False)["user"].transform(
+        lambda codes: np.asarray(user_ids[codes.name])[codes]
+    )
+    frame = _by_tie_order(frame.assign(user=pd.factorize(ids)[0]))
+    tied = np.where(frame["tied"], "tied", "untied")
+    frame = pd.concat([frame.assign(targets="all"), frame.assign(targets=tied)])
+
+    conditions = ["ties", "targets", "measure"]
+    under_each = in_percent(summarize(frame, conditions, bootstrap))
+    under_each = count_everyone(
+        under_each, under_each["measure"].str.endswith("%"), "NDCG", ["ties", "targets"]
+    )
+    table = pd.concat(
+        [under_each, _tie_differences(frame, bootstrap, permutations)], ignore_index=True
+    )
+    columns = [*STUDY_COLUMNS, *conditions]
+    rank = {
+        name: place
+        for place, name in enumerate(
+            [*TARGETS, "item", "random", TIES_DIFFERENCE, *TIE_ORDER_MEASURES]
+        )
+    }
+    table = table.sort_values(
+        columns, key=lambda column: column.map(lambda value: rank.get(value, value)), kind="stable"
+    )
+    return table[[*columns, *(column for column in table if column not in columns)]].reset_index(
+        drop=True
+    )
+
+
+def _tie_differences(frame: pd.DataFrame, bootstrap: Bootstrap, permutations: int) -> pd.DataFrame:
+    """Item order less random order of every measure: means over trainings, for the
+    users of both.
+    """
+    tables = []
+    for study, group in frame.groupby(STUDY_COLUMNS, sort=False):
+        trainings = group.groupby("ties")["seed"].nunique()
+        if set(trainings.index) != {"item", "random"}:
+            continue
+        users, user = np.unique(group["user"].to_numpy(), return_inverse=True)
+        column, keys = pd.factorize(pd.MultiIndex.from_frame(group[["targets", "measure"]]))
+        side = (group["ties"] == "random").to_numpy(dtype=np.int64)
+        shape = (len(users), len(keys), 2)
+        cell, share = (
+            np.ravel_multi_index((user, column, side), shape),
+            1.0 / group["ties"].map(trainings),
+        )
+        numerator, denominator, cases = (
+            np.bincount(cell, weights=weight * share, minlength=int(np.prod(shape)))
+            .reshape(shape)
+            .astype(np.float64)
+            # A user without accuracy may gain from a shuffle; one without a last but
+            # one item has no hit rate of it.
+            for weight in (
+                group["numerator"],
+                group["denominator"],
+                (group["denominator"] != 0) | group["measure"].str.endswith("%"),
+            )
+        )
+        in_both = (cases > 0).all(axis=2, keepdims=True)
+        numerator, denominator = (
+            np.where(in_both, numerator, 0.0),
+            np.where(in_both, denominator, 0.0),
+        )
+        with np.errstate(invalid="ignore", divide="ignore"):
+            value = finite(numerator.sum(axis=0) / denominator.sum(axis=0))
+        table = keys.to_frame(index=False).set_axis(["targets", "measure"], axis=1)
+        table = table.assign(**dict(zip(STUDY_COLUMNS, study, strict=True)), ties=TIES_DIFFERENCE)
+        table["value"] = value[:, 0] - value[:, 1]
+        table["ci_low"], table["ci_high"] = bootstrap_difference(
+            numerator, denominator, resamples=bootstrap.resamples, seed=bootstrap.seed
+        )
+        table.loc[table["measure"].str.endswith("%"), ["value", "ci_low", "ci_high"]] *= 100.0
+        table["seeds"], table["users"] = int(trainings.sum()), in_both.sum(axis=(0, 2))
+        table["cases"] = np.where(in_both, cases, 0.0)[:, :, 0].sum(axis=0).round().astype(int)
+        table["p"] = swap_test(
+            numerator, denominator, permutations=permutations, seed=bootstrap.seed
+        )
+        tables.append(table)
+    if not tables:
+        return pd.DataFrame(columns=["p", "p_holm"])
+    differences = pd.concat(tables, ignore_index=True)
+    known = differences["p"].notna()
+    differences.loc[known, "p_holm"] = holm(differences.loc[known, "p"].to_numpy(dtype=np.float64))
+    return differences
+
+
+def _by_tie_order(frame: pd.DataFrame) -> pd.DataFrame:
+    """The dataset without its order; ``ties`` names the order, and each training on one
+    of several has a number of its own as its seed.
+    """
+    named = frame["dataset"].str.extract(
+        r"^(?P<dataset>.+)\.ties-(?P<ties>item|random)(?:-(?P<draw>\d+))?$"
+    )
+    training = frame["seed"].astype(str) + "/" + named["draw"].fillna("")
+    return frame.assign(
+        dataset=named["dataset"], ties=named["ties"], seed=pd.factorize(training)[0]
+    )

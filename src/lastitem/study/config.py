@@ -1,0 +1,420 @@
+"""Checking the config before any job starts; light enough to be imported while a
+Snakefile is parsed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import difflib
+import itertools
+import json
+import math
+import re
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import yaml
+
+from lastitem.data.download.local_files import (
+    FINGERPRINTS,
+    KEPT,
+    KEPT_NOTE,
+    LOG,
+    PROVENANCE,
+    RECORDS,
+    by_hand_file,
+    on_disk,
+)
+from lastitem.errors import InputError
+
+#: The keys that name a run, and the key of the config that lists the values of each.
+_OF_RUN = {
+    "dataset": ("datasets",),
+    "split": ("splits",),
+    "model": ("models", "baselines"),
+    "seed": ("seeds",),
+}
+
+#: JSON takes 3.0 for an integer; the scripts' arguments do not.
+_Validator = jsonschema.validators.extend(
+    jsonschema.Draft202012Validator,
+    type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine(
+        "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
+    ),
+)
+
+_NAMED_IN = {"datasets": "registry", "models": "model_settings", "baselines": "model_settings"}
+
+
+def check(config: Mapping[str, Any], schema: str | Path) -> None:
+    """Hold a merged config against its JSON schema, and its names against each other.
+
+    A dataset's stanza may be short, a ``path`` or ``url`` and ``columns`` (and other
+    keys of a source and its ``form``); it is written out in place, as one source called
+    ``own``, with the default order of ties and filter of seen items.
+
+    Numbers and truth values inside a list or dictionary given by ``--config`` arrive as
+    text; where the schema wants a number or a truth value, they are replaced by it in
+    place.
+
+    Each dataset of the tie-order study is added to the registry once for each of its
+    orders (:func:`tie_variants`).
+
+    Raises
+    ------
+    InputError listing every fault with its key, its value and what is allowed.
+    """
+    rules = yaml.safe_load(Path(schema).read_text(encoding="utf-8"))
+    validator = _Validator(rules)
+    registry = config["registry"] if isinstance(config.get("registry"), Mapping) else {}
+    short = {
+        name
+        for name, stanza in registry.items()
+        if isinstance(stanza, dict) and "sources" not in stanza
+    }
+    for stanza in registry.values():
+        if isinstance(stanza, dict):
+            _write_out(stanza, rules["$defs"])
+    _read_texts(config, validator)
+    faults = [f"{place}: {value!r} is not a finite number" for place, value in _not_finite(config)]
+    faults += [
+        line
+        for error in sorted(validator.iter_errors(config), key=_place)
+        for line in _explain(error, rules["$defs"], short)
+    ]
+    if not faults:
+        _read_grid_texts(config)
+        faults = [*_check_names(config), *_check_grids(config, rules)]
+    if not faults:
+        for name in tie_datasets(config):
+            for variant, ties in tie_variants(config, name).items():
+                config["registry"][variant] = copy.deepcopy(config["registry"][name]) | {
+                    "log_of": name,
+                    **ties,
+                }
+    if faults:
+        raise InputError(
+            "the config cannot be used:\n"
+            + "\n".join(f"  {fault}" for fault in dict.fromkeys(faults))
+        )
+
+
+def tie_datasets(config: Mapping[str, Any]) -> list[str]:
+    """Datasets of the tie-order study: those of the study that it names, so that a
+    study of other logs has none.
+    """
+    return [name for name in config["datasets"] if name in config["tie_order"]["datasets"]]
+
+
+def tie_variants(config: Mapping[str, Any], dataset: str) -> dict[str, dict[str, Any]]:
+    """Names of the datasets that the tie-order study makes of one: its log with ties by
+    item id, and with several random orders.
+    """
+    variants: dict[str, dict[str, Any]] = {f"{dataset}.ties-item": {"ties": "item"}}
+    for draw in range(1, config["tie_order"]["draws"] + 1):
+        variants[f"{dataset}.ties-random-{draw}"] = {"ties": "random", "ties_seed": draw}
+    return variants
+
+
+def tie_order_runs(config: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The runs of the tie-order study: dataset, split, model and seed of each; of what
+    it names, the runs that the study has, too.
+    """
+    named = {key: config["tie_order"][f"{key}s"] for key in ("dataset", "split", "model")}
+    runs = [
+        run
+        for run in study_runs(config, config["models"])
+        if all(run[key] in names for key, names in named.items())
+    ]
+    return [
+        run | {"dataset": variant}
+        for name in tie_datasets(config)
+        for variant in tie_variants(config, name)
+        for run in runs
+        if run["dataset"] == name
+    ]
+
+
+def study_runs(config: Mapping[str, Any], models: Iterable[str]) -> list[dict[str, Any]]:
+    """The runs of a checked config for some of its models: every combination but those
+    that an entry of ``exclude`` matches.
+
+    Returns
+    -------
+    dataset, split, model and seed of each run, in the order of the config.
+    """
+    every = itertools.product(config["datasets"], config["splits"], models, config["seeds"])
+    runs = [dict(zip(_OF_RUN, values, strict=True)) for values in every]
+    return [run for run in runs if not any(_matches(run, entry) for entry in config["exclude"])]
+
+
+def _matches(run: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
+    return all(run[key] in _listed(wanted) for key, wanted in entry.items())
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _write_out(stanza: dict[str, Any], definitions: Mapping[str, Any]) -> None:
+    if "sources" not in stanza:
+        of_source, of_dataset = (
+            definitions["source"]["properties"],
+            definitions["dataset"]["properties"],
+        )
+        source = {key: stanza.pop(key) for key in of_source if key in stanza}
+        # What is left is of the form, or misspelt: there the keys that may be meant are
+        # listed.
+        form = {key: stanza.pop(key) for key in list(stanza) if key not in of_dataset}
+        stanza["sources"] = {"own": {"form": form, **source}}
+    stanza.setdefault("ties", "file")
+    stanza.setdefault("filter_seen", True)
+
+
+def _read_texts(config: Any, validator: jsonschema.Draft202012Validator) -> None:
+    for error in list(validator.iter_errors(config)):
+        if (
+            error.validator != "type"
+            or not isinstance(error.instance, str)
+            or not error.absolute_path
+        ):
+            continue
+        try:
+            value = json.loads(error.instance)
+        except json.JSONDecodeError:
+            continue
+        if any(validator.is_type(value, kind) for kind in _listed(error.validator_value)):
+            *way, last = error.absolute_path
+            container = config
+            for step in way:
+                container = container[step]
+            container[last] = value
+
+
+def _not_finite(config: Any, place: str = "") -> Iterable[tuple[str, float]]:
+    if isinstance(config, float) and not math.isfinite(config):
+        yield place[1:], config
+    elif isinstance(config, Mapping | list):
+        for key, value in config.items() if isinstance(config, Mapping) else enumerate(config):
+            yield from _not_finite(value, f"{place}.{key}")
+
+
+def _place(error: jsonschema.ValidationError) -> str:
+    return ".".join(str(step) for step in error.absolute_path)
+
+
+def _explain(
+    error: jsonschema.ValidationError, definitions: Mapping[str, Any], short: Collection[str] = ()
+) -> Iterable[str]:
+    """Lines for one fault; in a dataset's stanza that was written ``short``, with the
+    place and the keys that its author knows.
+    """
+    way, here = list(error.absolute_path), list(error.schema.get("properties", {}))
+    known = here
+    if way[2:4] == ["sources", "own"] and way[1] in short:
+        way = [*way[:2], *(way[5:] if way[4:5] == ["form"] else way[4:])]
+        if len(way) == 2:
+            of_source, of_dataset = (
+                definitions[kind]["properties"] for kind in ("source", "dataset")
+            )
+            known = [
+                key
+                for key in (*of_source, *of_source["form"]["properties"], *of_dataset)
+                if key not in ("form", "sources")
+            ]
+    place = ".".join(map(str, way)) or "top level"
+    value, allowed = error.instance, error.validator_value
+    if error.validator == "additionalProperties":
+        for key in sorted(set(value) - set(here), key=str):
+            yield (
+                f"{place}: unknown key {key!r} (its value: {value[key]!r}){_suggest(key, known)};"
+                f" allowed: {', '.join(known)}"
+            )
+            if key in ("path", "url", "columns") and isinstance(value.get("sources"), Mapping):
+                yield (
+                    f"{place}: the keys of one file stand here, or `sources`, and this dataset has"
+                    f" sources already ({', '.join(value['sources'])}); take another name for"
+                    " yours, or add your file as one more of them: sources: {mine: {path: …,"
+                    " form: {columns: …}}}"
+                )
+    elif error.validator == "required":
+        for key in allowed:
+            if key not in value:
+                yield f"{place}: key {key!r} is missing"
+    elif error.validator == "enum":
+        yield (
+            f"{place}: {value!r} is not allowed{_suggest(value, allowed)}; allowed:"
+            f" {', '.join(map(str, allowed))}"
+        )
+    elif error.validator == "oneOf":
+        # What is no mapping is told by its type, too.
+        if isinstance(value, Mapping):
+            found = ", ".join(map(str, value)) or "nothing"
+            yield (
+                f"{place}: name exactly one of"
+                f" {', '.join(option['required'][0] for option in allowed)}; found: {found}"
+            )
+    elif error.validator == "contains":
+        yield f"{place}: {value!r} must hold {error.schema['contains'].get('const')!r}"
+    else:
+        rule = {
+            "type": "must be of type",
+            "minimum": "must be at least",
+            "maximum": "must be at most",
+            "exclusiveMinimum": "must be above",
+            "exclusiveMaximum": "must be below",
+            "minItems": "needs at least this many entries:",
+            "minProperties": "needs at least this many keys:",
+            "pattern": "must match",
+            "uniqueItems": "must not repeat an entry",
+        }.get(str(error.validator), f"breaks the rule {error.validator}:")
+        described = error.schema.get("description")
+        limit = (
+            ""
+            if allowed is True
+            else (
+                " integer, a whole number without a point"
+                if allowed == "integer"
+                else f" {allowed}"
+            )
+        )
+        yield f"{place}: {value!r} {rule}{limit}" + (f" ({described})" if described else "")
+
+
+def _check_names(config: Mapping[str, Any]) -> Iterable[str]:
+    named = [(key, config[key], registry) for key, registry in _NAMED_IN.items()]
+    named += [
+        (f"tie_order.{key}", config["tie_order"][key], _NAMED_IN[key])
+        for key in ("datasets", "models")
+    ]
+    for key, names, registry in named:
+        for name in names:
+            if name not in config[registry]:
+                known = list(config[registry])
+                yield (
+                    f"{key}: {name!r} is not in {registry}{_suggest(name, known)}; allowed:"
+                    f" {', '.join(known)}"
+                )
+    for name in tie_datasets(config):
+        for variant in tie_variants(config, name):
+            if variant in config["registry"]:
+                yield (
+                    f"registry.{variant}: the tie-order study of {name!r} makes a dataset of this"
+                    " name; rename yours"
+                )
+    for place, entry in enumerate(config["exclude"]):
+        for key, wanted in entry.items():
+            known = [value for source in _OF_RUN[key] for value in config[source]]
+            for value in _listed(wanted):
+                if value not in known:
+                    allowed = f"{_suggest(value, known)}; allowed: {', '.join(map(str, known))}"
+                    yield f"exclude.{place}.{key}: {value!r} is not in this study{allowed}"
+    if config["models"] and not study_runs(config, config["models"]):
+        yield "exclude: leaves out every run of every model"
+    for name in set(config["models"]) & set(config["baselines"]):
+        yield f"baselines: {name!r} is also in models; name it once"
+    for key, among in (
+        ("headline_tolerance", "accuracy_tolerances"),
+        ("headline_cutoff", "cutoffs"),
+    ):
+        if config[key] not in config[among]:
+            yield (
+                f"{key}: {config[key]!r} is not in {among}; allowed:"
+                f" {', '.join(map(str, config[among]))}"
+            )
+    for name, settings in config["model_settings"].items():
+        if "heads" in settings and settings["hidden_size"] % settings["heads"]:
+            yield (
+                f"model_settings.{name}: hidden_size {settings['hidden_size']} is not a multiple of"
+                f" heads {settings['heads']}"
+            )
+    for name, dataset in config["registry"].items():
+        if re.fullmatch(r"((table|fig)\d|comparisons|claims|index|report|README)\.[a-z]+", name):
+            yield f"registry.{name}: a file in results/ has this name; rename the dataset"
+        for source, entry in dataset["sources"].items():
+            form, where = entry["form"], f"registry.{name}.sources.{source}.form"
+            header, columns = form.get("header", True), dict(form["columns"])
+            wanted = "names" if header else "0-based positions"
+            if not all(isinstance(column, str if header else int) for column in columns.values()):
+                yield f"{where}.columns: {columns} must be {wanted} when header is {header}"
+            if len(set(map(str, columns.values()))) < len(columns):
+                yield f"{where}.columns: {columns} must name a column of its own for each"
+            if "by_hand" in entry and by_hand_file(entry, Path("data", name)) is None:
+                file = f"registry.{name}.sources.{source}.by_hand.file"
+                yield (
+                    f"{file}: {entry['by_hand']['file']!r} is no name, or one that the pipeline"
+                    " itself uses"
+                )
+            if "path" in entry and _is_ours(entry["path"], name):
+                own_path = f"registry.{name}.sources.{source}.path"
+                yield (
+                    f"{own_path}: {entry['path']!r} is where the pipeline itself writes; keep the"
+                    " file elsewhere"
+                )
+            if "\\" in form.get("separator", ""):
+                yield (
+                    f"{where}.separator: {form['separator']!r} holds a backslash; in YAML a tab is"
+                    ' "\\t", in double quotes'
+                )
+            if not _is_encoding(form.get("encoding", "utf-8")):
+                yield (
+                    f"{where}.encoding: {form['encoding']!r} is not known; utf-8, latin-1, cp1252,"
+                    " gbk are examples"
+                )
+
+
+def _read_grid_texts(config: Mapping[str, Any]) -> None:
+    """Numbers in a grid given by ``--config`` arrive as text; no setting of a model is
+    text that looks like a number.
+    """
+    for settings in config["model_settings"].values():
+        for values in settings.get("grid", {}).values():
+            for place, value in enumerate(values):
+                with contextlib.suppress(json.JSONDecodeError, TypeError):
+                    values[place] = json.loads(value)
+
+
+def _check_grids(config: Mapping[str, Any], rules: Mapping[str, Any]) -> Iterable[str]:
+    """Each value of a grid must be one that the setting itself may have."""
+    for name, settings in config["model_settings"].items():
+        for key, values in settings.get("grid", {}).items():
+            for value in values:
+                point = {
+                    **{other: old for other, old in settings.items() if other != "grid"},
+                    key: value,
+                }
+                of_model = _Validator({**rules["$defs"]["model"], "$defs": rules["$defs"]})
+                for error in sorted(of_model.iter_errors(point), key=_place):
+                    for line in _explain(error, rules["$defs"]):
+                        yield f"model_settings.{name}.grid: {line.removeprefix('top level: ')}"
+                if "heads" in point and point["hidden_size"] % point["heads"]:
+                    yield (
+                        f"model_settings.{name}.grid: hidden_size {point['hidden_size']} is not a"
+                        f" multiple of heads {point['heads']}"
+                    )
+
+
+def _is_encoding(name: str) -> bool:
+    try:
+        b"a\xff".decode(name, "ignore")
+    except (LookupError, UnicodeError):
+        return False
+    return True
+
+
+def _is_ours(path: str, dataset: str) -> bool:
+    folder = Path("data", dataset).resolve()
+    return on_disk(path).resolve() in (
+        folder,
+        *(folder / name for name in (LOG, PROVENANCE, RECORDS, FINGERPRINTS, KEPT, KEPT_NOTE)),
+    )
+
+
+def _suggest(value: object, known: Iterable[object]) -> str:
+    close = difflib.get_close_matches(
+        str(value), [str(option) for option in known], n=2, cutoff=0.7
+    )
+    return f" — did you mean {' or '.join(map(repr, close))}?" if close else ""

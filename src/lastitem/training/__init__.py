@@ -1,0 +1,3 @@
+"""Training a model: batches, losses, one update, the loop around it, and what a killed
+one goes on from.
+"""

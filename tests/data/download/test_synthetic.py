@@ -1,0 +1,237 @@
+"""Logs whose truth is known: they are what they say, and the diagnostics of models
+trained on them tell them apart.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from lastitem.data.download.synthetic import (
+    SUCCESSION,
+    TRUTHS,
+    best_ndcg,
+    chance_ndcg,
+    generate,
+    write_log,
+)
+from lastitem.errors import InputError
+from lastitem.evaluation.metrics import per_user
+from lastitem.evaluation.ranking import rank
+from lastitem.evaluation.shuffling import orders_and_repeats, reorder
+from lastitem.models.registry import build
+from lastitem.report.summaries import Bootstrap, shuffle_effects
+from lastitem.training.loop import TrainingSettings, train
+from tests.literal import held_out
+from tests.training.test_loop import sequences_of
+
+USERS, ITEMS, EVENTS = 1500, 60, 14
+
+
+def histories_of(truth, users=USERS, seed=1):
+    """The items of each user, in order."""
+    log = generate(truth, users, ITEMS, EVENTS, seed)
+    return [part.tolist() for part in np.split(log[:, 1], np.flatnonzero(np.diff(log[:, 0])) + 1)]
+
+
+def pairs(histories, back):
+    """How often an item stands ``back`` places before another."""
+    return Counter(
+        (one, other)
+        for history in histories
+        for one, other in zip(history[:-back], history[back:], strict=True)
+    )
+
+
+@pytest.mark.parametrize("truth", TRUTHS)
+def test_sizes_and_order(truth):
+    log = generate(truth, 200, ITEMS, EVENTS, seed=3)
+    assert set(log[:, 1]) == set(range(1, ITEMS + 1))
+    users, lengths = np.unique(log[:, 0], return_counts=True)
+    assert users.tolist() == list(range(1, 201)) and set(lengths) == set(
+        range(EVENTS // 2, EVENTS + 1)
+    )
+    for user in users:
+        _, item, time = log[log[:, 0] == user].T
+        assert (np.diff(item) != 0).all(), (
+            "no item follows itself, so the filter of repeats takes nothing away"
+        )
+        assert (np.diff(time) == 3600).all()
+    assert np.array_equal(log, generate(truth, 200, ITEMS, EVENTS, seed=3))
+    assert not np.array_equal(log, generate(truth, 200, ITEMS, EVENTS, seed=4))
+
+
+@pytest.mark.parametrize(("truth", "back"), [("last", 1), ("last_but_one", 2)])
+def test_successors(truth, back):
+    """Counted over pairs: five successors for each item, with the chances that are said
+    (up to what may not repeat).
+    """
+    histories = histories_of(truth, users=6000)
+    for item in range(1, ITEMS + 1):
+        found = sorted(
+            (count for (one, _), count in pairs(histories, back).items() if one == item),
+            reverse=True,
+        )
+        assert len(found) == len(SUCCESSION)
+        assert np.array(found) / sum(found) == pytest.approx(SUCCESSION, abs=0.06)
+    assert min(Counter(one for one, _ in pairs(histories, 3 - back)).values()) > 10, (
+        "at the other distance many items follow"
+    )
+
+
+def test_a_taste_shows_in_the_set():
+    """Of the items of a user most are of one tenth of the catalogue, and which tenth
+    differs between users.
+    """
+    together = np.zeros((ITEMS, ITEMS))
+    for history in histories_of("set", users=3000):
+        row = np.array(history) - 1
+        together[np.ix_(row, row)] += 1
+    np.fill_diagonal(together, 0)
+    partners = np.sort(together / together.sum(axis=1, keepdims=True), axis=1)[:, ::-1]
+    assert (partners[:, : ITEMS // 10 - 1].sum(axis=1) > 0.2).all(), (
+        "the five others of the taste: a twelfth if there were none"
+    )
+    even = np.bincount(generate("nothing", 3000, ITEMS, EVENTS, 1)[:, 1])[1:]
+    assert even.min() / even.mean() > 0.8 and even.max() / even.mean() < 1.2
+
+
+def test_what_cannot_be_generated():
+    for arguments, told in (
+        (
+            ("order", 10, 60, 10, 0),
+            "'order' is not known; allowed: last, last_but_one, set, nothing",
+        ),
+        (("set", 10, 19, 10, 0), "at least 20 items"),
+        (("last", 10, 60, 5, 0), "6 events"),
+    ):
+        with pytest.raises(InputError, match=told):
+            generate(*arguments)
+
+
+def test_the_file(tmp_path):
+    write_log(tmp_path / "log.csv", "last", 20, 60, 7, seed=2)
+    assert (
+        pd.read_csv(tmp_path / "log.csv").to_numpy().tolist()
+        == generate("last", 20, 60, 7, 2).tolist()
+    )
+    assert (tmp_path / "log.csv").read_text().startswith("user,item,timestamp\n")
+
+
+def test_bounds_by_hand():
+    """Chance: each place of ten in 20 equally likely; best: half the targets first, a
+    fifth second, …
+    """
+    assert chance_ndcg(20, 10) == pytest.approx(
+        sum(1 / np.log2(place + 1) for place in range(1, 11)) / 20
+    )
+    assert best_ndcg() == pytest.approx(
+        0.5 + 0.2 / np.log2(3) + 0.15 / 2 + 0.1 / np.log2(5) + 0.05 / np.log2(6)
+    )
+
+
+# What the diagnostics say
+
+
+@cache
+def effects_of(truth, architecture):
+    """Train on all but the last two events, and shuffle the histories of the last one:
+    NDCG@10 and its changes with intervals.
+    """
+    histories = histories_of(truth)
+    torch.manual_seed(0)
+    heads = {} if architecture == "gru4rec" else {"heads": 1}
+    model = build(
+        architecture, ITEMS, {"hidden_size": 32, "maximum_length": EVENTS, "dropout": 0.1, **heads}
+    )
+    settings = TrainingSettings(
+        batch_size=64,
+        learning_rate=0.005,
+        maximum_epochs=35,
+        round_updates=24,
+        patience=8,
+        length_groups=1,
+    )
+    validation = held_out(
+        [history[:-2] for history in histories], [history[-2] for history in histories]
+    )
+    train(
+        model,
+        sequences_of([history[:-2] for history in histories]),
+        validation,
+        settings,
+        filter_seen=False,
+        seed=1,
+    )
+    test = held_out([history[:-1] for history in histories], [history[-1] for history in histories])
+    rows = []
+    for order, repeat in orders_and_repeats(2):
+        found = rank(model, test, filter_seen=False, reorder=reorder(order, 0, repeat))
+        rows.append(
+            pd.DataFrame(
+                {
+                    "case": range(USERS),
+                    "user": test.user,
+                    "order": order,
+                    "repeat": repeat,
+                    "target_rank": found.target[:, 0],
+                }
+            ).assign(
+                unchanged=found.unchanged, dataset=truth, split="loo", model=architecture, seed=1
+            )
+        )
+    summary = shuffle_effects(
+        pd.concat(rows, ignore_index=True), "ndcg", 10, Bootstrap(resamples=500, seed=0)
+    )
+    return summary.set_index(["measure", "order"])[["value", "ci_low", "ci_high"]]
+
+
+@pytest.mark.parametrize("architecture", ["sasrec", "gru4rec"])
+def test_only_the_last_item_matters(architecture):
+    """Shuffling what stands before it changes nothing, shuffling all takes most of the
+    accuracy away.
+    """
+    found = effects_of("last", architecture)
+    assert found.loc[("value", "ordered"), "value"] > 0.9 * best_ndcg()
+    partial, full = found.loc[("change_percent", "partial")], found.loc[("change_percent", "full")]
+    assert partial["ci_low"] > -4 and partial["ci_high"] < 4
+    assert full["ci_high"] < -50
+
+
+@pytest.mark.parametrize("architecture", ["sasrec", "gru4rec"])
+def test_only_the_last_but_one_matters(architecture):
+    """Already the shuffle that leaves the last item in its place takes most of the
+    accuracy away.
+    """
+    found = effects_of("last_but_one", architecture)
+    assert found.loc[("value", "ordered"), "value"] > 0.7 * best_ndcg()
+    assert found.loc[("change_percent", "partial"), "ci_high"] < -50
+    assert found.loc[("change_percent", "full"), "ci_high"] < -50
+
+
+@pytest.mark.parametrize("architecture", ["sasrec", "gru4rec"])
+def test_only_the_set_matters(architecture):
+    """Well above chance, and no shuffle does anything."""
+    found = effects_of("set", architecture)
+    assert found.loc[("value", "ordered"), "ci_low"] > 2 * chance_ndcg(ITEMS, 10)
+    for order in ("partial", "full"):
+        change = found.loc[("change_percent", order)]
+        assert change["ci_low"] > -6 and change["ci_high"] < 6
+
+
+@pytest.mark.parametrize("architecture", ["sasrec", "gru4rec"])
+def test_nothing_matters(architecture):
+    """Accuracy at chance: that no item follows itself is all there is to learn. Whoever
+    does not learn it may waste the first place on the last item, as SASRec does.
+    """
+    found = effects_of("nothing", architecture).loc[("value", "ordered")]
+    first_place_wasted = chance_ndcg(ITEMS - 1, 10) - 1 / (ITEMS - 1)
+    assert found["ci_low"] < chance_ndcg(ITEMS - 1, 10) and found["ci_high"] > first_place_wasted
+    assert per_user("ndcg", np.arange(1, ITEMS + 1), 10).mean() == pytest.approx(
+        chance_ndcg(ITEMS, 10)
+    )
