@@ -7,17 +7,19 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from lastitem import diagnosis
+from lastitem import device
+from lastitem.arguments import add_trained_model, run_of
 from lastitem.data.sequences import read_held_out
 from lastitem.errors import run
 from lastitem.evaluation.decomposition import NO_ATTENTION, SINGLE_ITEMS, decompose
-from lastitem.study.runs import Run, stack, write_run_table
+from lastitem.models.registry import load
+from lastitem.study.runs import stack, write_run_table
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Parse arguments, decompose, write mixing ratios and maps."""
     parser = argparse.ArgumentParser(description=__doc__)
-    diagnosis.add_arguments(parser)
+    add_trained_model(parser)
     parser.add_argument(
         "--map-positions", required=True, type=int, help="newest positions shown in the maps"
     )
@@ -34,8 +36,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     arguments = parser.parse_args(argv)
 
-    this = Run.from_arguments(arguments)
-    model = diagnosis.prepare(arguments)
+    this = run_of(arguments)
+    place = device.configure(arguments.device, arguments.threads)
+    model = load(arguments.weights, arguments.description)[0].to(place)
     if not model.has_attention:
         for path in (arguments.mixing, arguments.mixing_users, arguments.maps):
             write_run_table(path, this, {}, note=NO_ATTENTION)
@@ -44,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         model,
         read_held_out(arguments.test),
         map_positions=arguments.map_positions,
-        device=arguments.device,
+        device=place,
     )
     print(
         f"parts + left-out terms = output to {found.additivity_error:.1e} at every position of"

@@ -9,20 +9,22 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lastitem import diagnosis
+from lastitem import device
+from lastitem.arguments import add_trained_model, run_of
 from lastitem.data.sequences import read_held_out, read_training
 from lastitem.errors import run
 from lastitem.evaluation.metrics import coverage
 from lastitem.evaluation.ranking import NO_RANK, rank
 from lastitem.evaluation.recommendations import recommendations_table
 from lastitem.files import read_parquet, write_json
-from lastitem.study.runs import Run, write_run_table
+from lastitem.models.registry import load
+from lastitem.study.runs import write_run_table
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Parse arguments, rank, write ranks, recommendations and coverage."""
     parser = argparse.ArgumentParser(description=__doc__)
-    diagnosis.add_arguments(parser)
+    add_trained_model(parser)
     parser.add_argument(
         "--train", required=True, help="training part (Parquet): tells which targets are cold"
     )
@@ -47,19 +49,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--summary", required=True, help="output: coverage and counts (JSON)")
     arguments = parser.parse_args(argv)
 
-    model = diagnosis.prepare(arguments)
+    place = device.configure(arguments.device, arguments.threads)
+    model = load(arguments.weights, arguments.description)[0].to(place)
     cases, training = read_held_out(arguments.test), read_training(arguments.train)
     found = rank(
         model,
         cases,
         filter_seen=arguments.filter_seen == "true",
         list_length=max(*arguments.cutoffs, arguments.recommendation_length),
-        device=arguments.device,
+        device=place,
     )
     known = np.zeros(model.items + 1, dtype=bool)
     known[training.flattened] = True
     cold, lost = ~known[cases.target], found.target[:, 0] == NO_RANK
-    this = Run.from_arguments(arguments)
+    this = run_of(arguments)
     columns = {
         "case": np.arange(len(cases), dtype=np.int32),
         "user": cases.user,

@@ -9,13 +9,15 @@ from collections.abc import Sequence
 
 from tqdm import tqdm
 
-from lastitem import diagnosis
+from lastitem import device
+from lastitem.arguments import add_trained_model, run_of
 from lastitem.data.sequences import read_held_out
 from lastitem.errors import InputError, run
 from lastitem.evaluation.decomposition import NO_ATTENTION, SINGLE_ITEMS
 from lastitem.evaluation.rescaling import rank_scaled
 from lastitem.evaluation.shuffling import orders_and_repeats
-from lastitem.study.runs import Run, stack, write_run_table
+from lastitem.models.registry import load
+from lastitem.study.runs import stack, write_run_table
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -23,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     mixing ratios.
     """
     parser = argparse.ArgumentParser(description=__doc__)
-    diagnosis.add_arguments(parser)
+    add_trained_model(parser)
     parser.add_argument(
         "--validation", required=True, help="validation part (Parquet): λ is chosen on it"
     )
@@ -46,8 +48,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     arguments = parser.parse_args(argv)
 
-    this = Run.from_arguments(arguments)
-    model = diagnosis.prepare(arguments)
+    this = run_of(arguments)
+    place = device.configure(arguments.device, arguments.threads)
+    model = load(arguments.weights, arguments.description)[0].to(place)
     if not model.has_attention:
         for path in (arguments.ranks, arguments.mixing):
             write_run_table(path, this, {}, note=NO_ATTENTION)
@@ -75,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             shuffle_seed=arguments.shuffle_seed,
             filter_seen=arguments.filter_seen == "true",
             mixing=(part, order) == ("test", "ordered"),
-            device=arguments.device,
+            device=place,
         )
         ranks.append({"part": part} | ranked)
         if ratios:

@@ -10,12 +10,14 @@ from collections.abc import Sequence
 import numpy as np
 from tqdm import tqdm
 
-from lastitem import diagnosis
+from lastitem import device
+from lastitem.arguments import add_trained_model, run_of
 from lastitem.data.sequences import read_held_out
 from lastitem.errors import run
 from lastitem.evaluation.ranking import rank
 from lastitem.evaluation.shuffling import orders_and_repeats, reorder
-from lastitem.study.runs import Run, stack, write_run_table
+from lastitem.models.registry import load
+from lastitem.study.runs import stack, write_run_table
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -23,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     order and repeat.
     """
     parser = argparse.ArgumentParser(description=__doc__)
-    diagnosis.add_arguments(parser)
+    add_trained_model(parser)
     parser.add_argument(
         "--filter-seen",
         required=True,
@@ -37,7 +39,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", required=True, help="output (Parquet)")
     arguments = parser.parse_args(argv)
 
-    model = diagnosis.prepare(arguments)
+    place = device.configure(arguments.device, arguments.threads)
+    model = load(arguments.weights, arguments.description)[0].to(place)
     cases = read_held_out(arguments.test)
     tables = []
     for order, repeat in tqdm(
@@ -48,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             cases,
             filter_seen=arguments.filter_seen == "true",
             reorder=reorder(order, arguments.shuffle_seed, repeat),
-            device=arguments.device,
+            device=place,
         )
         tables.append(
             {
@@ -60,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 "unchanged": found.unchanged,
             }
         )
-    write_run_table(arguments.out, Run.from_arguments(arguments), stack(tables))
+    write_run_table(arguments.out, run_of(arguments), stack(tables))
 
 
 if __name__ == "__main__":

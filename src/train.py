@@ -17,12 +17,12 @@ import torch
 from tqdm import tqdm
 
 from lastitem import __version__, device
+from lastitem.arguments import add_device, add_run, run_of
 from lastitem.data.sequences import read_held_out, read_training
 from lastitem.errors import run
 from lastitem.files import read_json, read_parquet, write_aside
 from lastitem.models.registry import ARCHITECTURES, build, save
 from lastitem.study.dependencies import imported_modules
-from lastitem.study.runs import Run
 from lastitem.training.checkpoints import Checkpoint, key_of
 from lastitem.training.loop import Round, TrainingSettings, epochs_left, train
 
@@ -30,7 +30,7 @@ from lastitem.training.loop import Round, TrainingSettings, epochs_left, train
 def main(argv: Sequence[str] | None = None) -> None:
     """Parse arguments, train, write the model and its learning curve."""
     parser = argparse.ArgumentParser(description=__doc__)
-    Run.add_arguments(parser)
+    add_run(parser)
     parser.add_argument("--train", required=True, help="training part (Parquet)")
     parser.add_argument("--validation", required=True, help="validation part (Parquet)")
     parser.add_argument(
@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--filter-seen", required=True, choices=("true", "false"), help="in the validation ranking"
     )
-    device.add_arguments(parser)
+    add_device(parser)
     parser.add_argument(
         "--state",
         help="state of an unfinished training, from which a killed one goes on; removed at the end",
@@ -67,13 +67,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     arguments = parser.parse_args(argv)
 
-    this = Run.from_arguments(arguments)
+    this = run_of(arguments)
     if arguments.choice:
         choice = read_json(arguments.choice)
         if choice["seed"] == this.seed:
             return take_chosen(arguments, choice["point"])
         arguments.settings |= choice["settings"]
-    place = device.configure(arguments)
+    place = device.configure(arguments.device, arguments.threads)
     torch.manual_seed(this.seed)
     settings = TrainingSettings.from_mapping(arguments.training)
     sequences, validation = read_training(arguments.train), read_held_out(arguments.validation)

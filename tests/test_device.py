@@ -4,7 +4,6 @@ processes and their locks are real.
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
@@ -19,10 +18,10 @@ from lastitem.errors import InputError
 
 SOURCE = Path(__file__).resolve().parents[1] / "src"
 JOB = """
-import argparse, sys, torch
+import sys, torch
 torch.cuda.device_count = lambda: int(sys.argv[1])
 from lastitem import device
-print(device.configure(argparse.Namespace(device=sys.argv[2], threads=1)), flush=True)
+print(device.configure(sys.argv[2], threads=1), flush=True)
 sys.stdin.read()
 """
 
@@ -78,7 +77,7 @@ def test_what_leaves_no_choice_is_taken_as_it_is(tmp_path, gpus, asked):
 
 def test_float32_is_float32_in_every_library():
     """cuDNN, which computes GRU4Rec, takes TF32 by itself."""
-    device.configure(argparse.Namespace(device="cpu", threads=1))
+    device.configure("cpu", threads=1)
     assert (
         not device.torch.backends.cudnn.allow_tf32
         and not device.torch.backends.cuda.matmul.allow_tf32
@@ -89,4 +88,4 @@ def test_float32_is_float32_in_every_library():
 @pytest.mark.parametrize("asked", ["cuda", "cuda:1"])
 def test_a_device_that_is_not_there_is_named(asked):
     with pytest.raises(InputError, match=f"'{asked}'.* sees 0 CUDA devices"):
-        device.configure(argparse.Namespace(device=asked, threads=1))
+        device.configure(asked, threads=1)

@@ -4,7 +4,6 @@ and a clear word if the device is not there.
 
 from __future__ import annotations
 
-import argparse
 import fcntl
 import os
 import tempfile
@@ -19,17 +18,7 @@ from lastitem.errors import InputError
 _taken: list[IO[str]] = []
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add --device and --threads."""
-    parser.add_argument(
-        "--device",
-        default="cpu",
-        help="cpu, cuda (of several GPUs one that no other job here has), cuda:1, …",
-    )
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="CPU threads")
-
-
-def configure(arguments: argparse.Namespace) -> str:
+def configure(device: str, threads: int) -> str:
     """Set the number of threads, ask for deterministic algorithms, and return the
     device.
 
@@ -44,19 +33,19 @@ def configure(arguments: argparse.Namespace) -> str:
     # cuBLAS is deterministic only with a fixed workspace, which it reads when it
     # starts.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.set_num_threads(arguments.threads)
+    torch.set_num_threads(threads)
     torch.use_deterministic_algorithms(True)
     # By default cuDNN, which computes GRU4Rec's layers, rounds to TF32 what the other
     # models compute in float32.
     torch.backends.cudnn.allow_tf32 = False
-    device = torch.device(arguments.device)
-    count = torch.cuda.device_count() if device.type == "cuda" else 0
-    if device.type == "cuda" and (device.index or 0) >= count:
+    asked = torch.device(device)
+    count = torch.cuda.device_count() if asked.type == "cuda" else 0
+    if asked.type == "cuda" and (asked.index or 0) >= count:
         raise InputError(
-            f"device {arguments.device!r}: torch {torch.__version__} sees {count} CUDA devices; "
+            f"device {device!r}: torch {torch.__version__} sees {count} CUDA devices; "
             "use device=cpu, or install a CUDA build of torch on a machine with a GPU"
         )
-    return f"cuda:{_free_of(count)}" if arguments.device == "cuda" and count > 1 else str(device)
+    return f"cuda:{_free_of(count)}" if device == "cuda" and count > 1 else device
 
 
 def _free_of(count: int) -> int:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from lastitem.arguments import add_run, run_of
 from lastitem.errors import InputError
 from lastitem.study.runs import RUN_COLUMNS, Run, read_run_tables, stack, write_run_table
 
@@ -103,11 +104,11 @@ def test_a_failed_write_leaves_nothing(tmp_path):
 
 def test_arguments_name_the_run():
     parser = argparse.ArgumentParser()
-    Run.add_arguments(parser)
+    add_run(parser)
     arguments = parser.parse_args(
         ["--dataset", "a b", "--split", "gts", "--model", "m.1+", "--seed", "12"]
     )
-    assert Run.from_arguments(arguments) == Run("a b", "gts", "m.1+", 12)
+    assert run_of(arguments) == Run("a b", "gts", "m.1+", 12)
     with pytest.raises(SystemExit):
         parser.parse_args(["--dataset", "a", "--split", "gts", "--model", "m"])
 

@@ -30,20 +30,6 @@ class Run:
     model: str
     seed: int
 
-    @staticmethod
-    def add_arguments(parser: argparse.ArgumentParser) -> None:
-        """Add the four options that name a run."""
-        group = parser.add_argument_group("the run, as it will be named in tables and figures")
-        group.add_argument("--dataset", required=True)
-        group.add_argument("--split", required=True)
-        group.add_argument("--model", required=True, help="the model's name in the config")
-        group.add_argument("--seed", required=True, type=int)
-
-    @classmethod
-    def from_arguments(cls, arguments: argparse.Namespace) -> Run:
-        """The run that the parsed options name."""
-        return cls(arguments.dataset, arguments.split, arguments.model, arguments.seed)
-
 
 def write_run_table(path: str | Path, run: Run, columns: Mapping[str, Any], note: str = "") -> None:
     """Write columns of equal length as Parquet; the run, and a note such as why there
