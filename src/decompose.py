@@ -11,7 +11,8 @@ from lastitem import device
 from lastitem.arguments import add_trained_model, run_of
 from lastitem.data.sequences import read_held_out
 from lastitem.errors import run
-from lastitem.evaluation.decomposition import NO_ATTENTION, SINGLE_ITEMS, decompose
+from lastitem.evaluation.decomposition import SINGLE_ITEMS, decompose
+from lastitem.evaluation.probing import NO_ATTENTION, attention_blocks
 from lastitem.models.registry import load
 from lastitem.study.runs import stack, write_run_table
 
@@ -39,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     this = run_of(arguments)
     place = device.configure(arguments.device, arguments.threads)
     model = load(arguments.weights, arguments.description)[0].to(place)
-    if not model.has_attention:
+    if not attention_blocks(model):
         for path in (arguments.mixing, arguments.mixing_users, arguments.maps):
             write_run_table(path, this, {}, note=NO_ATTENTION)
         return

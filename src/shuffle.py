@@ -11,7 +11,7 @@ import numpy as np
 from tqdm import tqdm
 
 from lastitem import device
-from lastitem.arguments import add_trained_model, run_of
+from lastitem.arguments import add_seen_filter, add_trained_model, filters_seen, run_of
 from lastitem.data.sequences import read_held_out
 from lastitem.errors import run
 from lastitem.evaluation.ranking import rank
@@ -26,12 +26,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """
     parser = argparse.ArgumentParser(description=__doc__)
     add_trained_model(parser)
-    parser.add_argument(
-        "--filter-seen",
-        required=True,
-        choices=("true", "false"),
-        help="leave seen items out of the lists",
-    )
+    add_seen_filter(parser)
     parser.add_argument("--repeats", required=True, type=int, help="shuffles of each kind")
     parser.add_argument(
         "--shuffle-seed", type=int, default=0, help="with user and repeat decides each permutation"
@@ -49,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         found = rank(
             model,
             cases,
-            filter_seen=arguments.filter_seen == "true",
+            filter_seen=filters_seen(arguments),
             reorder=reorder(order, arguments.shuffle_seed, repeat),
             device=place,
         )
