@@ -10,7 +10,14 @@ from collections.abc import Sequence
 from tqdm import tqdm
 
 from lastitem import device
-from lastitem.arguments import add_seen_filter, add_trained_model, filters_seen, run_of
+from lastitem.arguments import (
+    add_files,
+    add_seen_filter,
+    add_shuffles,
+    add_trained_model,
+    filters_seen,
+    run_of,
+)
 from lastitem.data.sequences import read_held_out
 from lastitem.errors import InputError, run
 from lastitem.evaluation.decomposition import SINGLE_ITEMS
@@ -27,21 +34,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     """
     parser = argparse.ArgumentParser(description=__doc__)
     add_trained_model(parser)
-    parser.add_argument(
-        "--validation", required=True, help="validation part (Parquet): λ is chosen on it"
+    add_files(
+        parser,
+        validation="validation part (Parquet): λ is chosen on it",
+        ranks="output: a row per part, λ, order, repeat and case (Parquet)",
+        mixing="output: mixing ratios of each user by λ (Parquet)",
     )
     add_seen_filter(parser)
     parser.add_argument("--scales", required=True, nargs="+", help="the grid of λ; holds 1")
-    parser.add_argument("--repeats", required=True, type=int, help="shuffles of each kind")
-    parser.add_argument(
-        "--shuffle-seed", type=int, default=0, help="with user and repeat decides each permutation"
-    )
-    parser.add_argument(
-        "--ranks", required=True, help="output: a row per part, λ, order, repeat and case (Parquet)"
-    )
-    parser.add_argument(
-        "--mixing", required=True, help="output: mixing ratios of each user by λ (Parquet)"
-    )
+    add_shuffles(parser)
     arguments = parser.parse_args(argv)
 
     this = run_of(arguments)

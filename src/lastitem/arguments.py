@@ -43,6 +43,16 @@ def run_of(arguments: argparse.Namespace) -> Run:
     return Run(arguments.dataset, arguments.split, arguments.model, arguments.seed)
 
 
+def add_shuffles(parser: argparse.ArgumentParser) -> None:
+    """Add --repeats and --shuffle-seed
+    (:func:`lastitem.evaluation.shuffling.reorder`).
+    """
+    parser.add_argument("--repeats", required=True, type=int, help="shuffles of each kind")
+    parser.add_argument(
+        "--shuffle-seed", type=int, default=0, help="with user and repeat decides each permutation"
+    )
+
+
 def add_device(parser: argparse.ArgumentParser) -> None:
     """Add --device and --threads (:func:`lastitem.device.configure`)."""
     parser.add_argument(

@@ -90,9 +90,15 @@ def architecture(wildcards):
     return config["model_settings"][wildcards.model]["architecture"]
 
 
-def model_code(wildcards):
-    """The files a model is made of, its own or of this package: an edit trains it anew, and no other."""
-    return [str(path) for path in files_of(import_path(architecture(wildcards)))]
+def model_code(script):
+    """The files a model is made of, beside those the script imports: an edit trains it anew, and no other."""
+
+    def files(wildcards):
+        imported = modules(script)
+        paths = map(str, files_of(import_path(architecture(wildcards))))
+        return [path for path in paths if path not in imported]
+
+    return files
 
 
 def runs(path, models=None):

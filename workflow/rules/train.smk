@@ -12,7 +12,7 @@ rule train:
     input:
         script=script("train.py"),
         modules=modules("train.py"),
-        model_code=model_code,
+        model_code=model_code("train.py"),
         train=f"{SPLIT}/train.parquet",
         validation=f"{SPLIT}/validation.parquet",
         item_map=f"{CORE}/items.parquet",
@@ -53,7 +53,7 @@ use rule train as train_grid_point with:
     input:
         script=script("train.py"),
         modules=modules("train.py"),
-        model_code=model_code,
+        model_code=model_code("train.py"),
         train=f"{SPLIT}/train.parquet",
         validation=f"{SPLIT}/validation.parquet",
         item_map=f"{CORE}/items.parquet",
