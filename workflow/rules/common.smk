@@ -1,5 +1,6 @@
 # What every rules file uses: the checked config, paths, wildcards, and the few functions of wildcards.
 # Parsed again in every cluster job, so nothing heavy (torch, pandas, numpy) may be imported here.
+import functools
 import itertools
 import json
 import os
@@ -80,6 +81,7 @@ def script(name):
     return f"{SCRIPTS}/{name}"
 
 
+@functools.cache
 def modules(name):
     """The library modules a script imports: as inputs they make an edit rerun what depends on it."""
     return [str(path) for path in imported_modules(script(name))]
@@ -92,13 +94,13 @@ def architecture(wildcards):
 
 def model_code(script):
     """The files a model is made of, beside those the script imports: an edit trains it anew, and no other."""
+    return lambda wildcards: code_beside(script, import_path(architecture(wildcards)))
 
-    def files(wildcards):
-        imported = modules(script)
-        paths = map(str, files_of(import_path(architecture(wildcards))))
-        return [path for path in paths if path not in imported]
 
-    return files
+@functools.cache
+def code_beside(script, model):
+    imported = modules(script)
+    return [path for path in map(str, files_of(model)) if path not in imported]
 
 
 def runs(path, models=None):
