@@ -29,7 +29,7 @@ from lastitem.evaluation.decomposition import (
 from lastitem.models.attention import BlockTrace, QueryTrace
 from lastitem.models.bert4rec import BERT4Rec
 from lastitem.models.registry import build, save
-from lastitem.study.parts import PARTS
+from lastitem.study.runs import PARTS
 from lastitem.study.runs import read_run_tables
 from tests.literal import write_part
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from lastitem.report.claims import CLAIMS, claims
-from lastitem.study.parts import PARTS
+from lastitem.study.runs import PARTS
 
 STUDY = {"dataset": "d", "split": "loo", "model": "m"}
 NONE = pd.DataFrame()

@@ -9,31 +9,28 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from lastitem.evaluation.recovery import hits
-from lastitem.report.summaries import (
-    STUDY_COLUMNS,
+from lastitem.report.pooling import (
+    INTERVAL,
     Bootstrap,
     against_ordered,
     count_everyone,
     finite,
     in_percent,
+    last_items,
     measured,
     summarize,
 )
 from lastitem.report.uncertainty import bootstrap_difference, holm, swap_test
-from lastitem.study.runs import RUN_COLUMNS
-
-#: Which targets the tie-order study looks at: all, those with the time of the item
-#: before them, those without.
-TARGETS = ("all", "tied", "untied")
-#: Its measures: NDCG of the ordered input, last-item hit rates, and what the shuffles
-#: change.
-TIE_ORDER_MEASURES = ("NDCG", "HRLI", "HRL2I", "partial shuffle, %", "full shuffle, %")
-#: The row that holds differences.
-TIES_DIFFERENCE = "item - random"
+from lastitem.study.runs import (
+    RUN_COLUMNS,
+    STUDY_COLUMNS,
+    TARGET_GROUPS,
+    TIE_ORDER_MEASURES,
+    TIES_DIFFERENCE,
+)
 
 
-def tie_order_effects(
+def tie_order(
     ranks: pd.DataFrame,
     shuffled: pd.DataFrame,
     user_ids: Mapping[str, Sequence[str]],
@@ -56,7 +53,7 @@ def tie_order_effects(
     -------
     Conditions ``ties`` (``item``, ``random``, ``item - random``), ``targets`` and
     ``measure``. Trainings on several random orders count like seeds: they are pooled,
-    and ``sd_seeds`` and ``seeds`` are over all trainings of an order. The difference of
+    and ``sd_seeds`` and ``trainings`` are over all of an order. The difference of
     two means over trainings is over the users of both orders (whose target is tied, or
     untied, in both), ``p`` of a test that swaps a user's two sides, ``p_holm``
     corrected for all differences; both are empty in other rows.
@@ -74,10 +71,7 @@ def tie_order_effects(
         rows = shuffled[shuffled["order"] == order]
         against = np.ones(len(rows)) if order == "ordered" else rows["metric_value_ordered"]
         parts.append(measured(rows, rows["metric_value"], against, ["tied"], measure=measure))
-    for measure, column in (("HRLI", "last_rank"), ("HRL2I", "last_but_one_rank")):
-        rank = ranks[column].to_numpy()
-        parts.append(measured(ranks, hits(rank, cutoff), rank > 0, ["tied"], measure=measure))
-    frame = pd.concat(parts)
+    frame = pd.concat([*parts, *last_items(ranks, cutoff, ["tied"])])
     ids = frame.groupby("dataset", sort=False)["user"].transform(
         lambda codes: np.asarray(user_ids[codes.name])[codes]
     )
@@ -94,12 +88,8 @@ def tie_order_effects(
         [under_each, _tie_differences(frame, bootstrap, permutations)], ignore_index=True
     )
     columns = [*STUDY_COLUMNS, *conditions]
-    rank = {
-        name: place
-        for place, name in enumerate(
-            [*TARGETS, "item", "random", TIES_DIFFERENCE, *TIE_ORDER_MEASURES]
-        )
-    }
+    names = [*TARGET_GROUPS, "item", "random", TIES_DIFFERENCE, *TIE_ORDER_MEASURES]
+    rank = {name: place for place, name in enumerate(names)}
     table = table.sort_values(
         columns, key=lambda column: column.map(lambda value: rank.get(value, value)), kind="stable"
     )
@@ -150,8 +140,8 @@ def _tie_differences(frame: pd.DataFrame, bootstrap: Bootstrap, permutations: in
         table["ci_low"], table["ci_high"] = bootstrap_difference(
             numerator, denominator, resamples=bootstrap.resamples, seed=bootstrap.seed
         )
-        table.loc[table["measure"].str.endswith("%"), ["value", "ci_low", "ci_high"]] *= 100.0
-        table["seeds"], table["users"] = int(trainings.sum()), in_both.sum(axis=(0, 2))
+        table.loc[table["measure"].str.endswith("%"), INTERVAL] *= 100.0
+        table["trainings"], table["users"] = int(trainings.sum()), in_both.sum(axis=(0, 2))
         table["cases"] = np.where(in_both, cases, 0.0)[:, :, 0].sum(axis=0).round().astype(int)
         table["p"] = swap_test(
             numerator, denominator, permutations=permutations, seed=bootstrap.seed
