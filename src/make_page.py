@@ -5,7 +5,6 @@ settings and versions.
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 from collections.abc import Sequence
 from importlib.metadata import version

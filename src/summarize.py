@@ -1,4 +1,4 @@
-"""Make one of the summaries of a study, of the files of its runs or of other summaries."""
+"""Make a summary of a study, of the files of its runs or of other summaries."""
 
 from __future__ import annotations
 

@@ -16,8 +16,7 @@ import make_table as script
 from lastitem.errors import InputError
 from lastitem.report import tables
 from lastitem.report.tables import Table, write, write_csv
-from lastitem.study.runs import PARTS
-from lastitem.study.runs import RUN_COLUMNS, Run, read_run_tables, write_run_table
+from lastitem.study.runs import PARTS, RUN_COLUMNS, Run, read_run_tables, write_run_table
 
 from .typesetting import typeset
 

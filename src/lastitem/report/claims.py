@@ -62,8 +62,9 @@ def claims(
     ``undecided``, ``n/a``), ``evidence`` (numbers, with 95 % intervals over users),
     ``users``, ``trainings``. Where intervals are given, a claim holds only if they are
     wholly on its side, and fails only if they are wholly on the other; between the two
-    it is undecided, and so it is with fewer than :data:`MINIMUM_USERS` users (for a change:
-    with a hit) behind it. A shuffle that leaves every input as it was says nothing.
+    it is undecided, and so it is with fewer than :data:`MINIMUM_USERS` users (for a
+    change: with a hit) behind it. A shuffle that leaves every input as it was says
+    nothing.
     """
     rows = []
     for study, group in effects.groupby(STUDY_COLUMNS, sort=False):

@@ -260,8 +260,8 @@ def tradeoff(curves: pd.DataFrame, cutoff: int) -> Figure:
     figure, panels = _grid(shown, width=3.4, height=2.5)
     scales = sorted(set(shown["residual_scale"]))
     colours = plt.get_cmap("cividis")(np.linspace(0.95, 0.0, len(scales)))
-    look = {"fmt": "o", "markersize": 5, "markeredgecolor": "black", "markeredgewidth": 0.4}
-    look |= {"ecolor": "#bbbbbb", "elinewidth": 0.6, "zorder": 2}
+    look: dict[str, Any] = {"fmt": "o", "markersize": 5, "markeredgecolor": "black"}
+    look |= {"markeredgewidth": 0.4, "ecolor": "#bbbbbb", "elinewidth": 0.6, "zorder": 2}
     for panel in panels:
         axis, cell = panel.axis, panel.rows
         rate, gain = (
@@ -276,8 +276,8 @@ def tradeoff(curves: pd.DataFrame, cutoff: int) -> Figure:
             at = (x["value"], y["value"])
             axis.errorbar(*at, _reach(y), _reach(x), color=colour, **look)
             if pd.notna(x["sd_seeds"]):
-                grey = {"fmt": "none", "ecolor": "#888888", "elinewidth": 3, "zorder": 1.5}
-                axis.errorbar(*at, y["sd_seeds"], x["sd_seeds"], **grey)
+                spread = (y["sd_seeds"], x["sd_seeds"])
+                axis.errorbar(*at, *spread, fmt="none", ecolor="#888888", elinewidth=3, zorder=1.5)
         # Away from the rest of the line, so that no other marker stands nearer.
         for end, neighbour in ((0, 1), (-1, -2)) if len(rate) > 1 else ((0, 0),):
             up = gain["value"].iloc[end] >= gain["value"].iloc[neighbour]
@@ -440,8 +440,8 @@ def _bar(
     hatch: str,
     label: str | None = None,
 ) -> None:
-    look = {"color": colour, "hatch": hatch, "edgecolor": "black", "linewidth": 0.8}
-    axis.bar(at, height, width, label=label, **look)
+    look: dict[str, Any] = {"edgecolor": "black", "linewidth": 0.8, "label": label}
+    axis.bar(at, height, width, color=colour, hatch=hatch, **look)
 
 
 def _band(axis: Axes, line: pd.DataFrame, look: dict[str, Any]) -> None:
@@ -450,15 +450,15 @@ def _band(axis: Axes, line: pd.DataFrame, look: dict[str, Any]) -> None:
     axis.plot(at, line["value"], markersize=3.5, linewidth=1.2, **look)
     axis.fill_between(at, line["ci_low"], line["ci_high"], color=colour, alpha=0.2, linewidth=0)
     if line["sd_seeds"].notna().any():
-        caps = {"fmt": "none", "ecolor": colour, "capsize": 3, "linewidth": 0.8}
-        axis.errorbar(at, line["value"], line["sd_seeds"], **caps)
+        look = {"fmt": "none", "ecolor": colour, "capsize": 3, "linewidth": 0.8}
+        axis.errorbar(at, line["value"], line["sd_seeds"], **look)
 
 
 def _whisker(axis: Axes, x: float, bar: pd.Series) -> None:
     if pd.notna(bar["sd_seeds"]):
         axis.errorbar(x, bar["value"], bar["sd_seeds"], ecolor="#888888", elinewidth=4, zorder=2)
-    thin = {"color": "black", "capsize": 2.5, "linewidth": 0.8, "zorder": 3}
-    axis.errorbar(x, bar["value"], _reach(bar), **thin)
+    look: dict[str, Any] = {"color": "black", "capsize": 2.5, "linewidth": 0.8, "zorder": 3}
+    axis.errorbar(x, bar["value"], _reach(bar), **look)
 
 
 def _reach(row: pd.Series) -> list[list[float]]:
@@ -505,16 +505,17 @@ def _grid(table: pd.DataFrame, width: float, height: float) -> tuple[Figure, lis
     size = (max(3.8, width * len(studies) + 0.6), height * len(models) + 0.9)
     figure, axes = plt.subplots(len(models), len(studies), figsize=size, squeeze=False)
     for row, column in np.ndindex(axes.shape):
-        axis, study, model = axes[row][column], studies[column], models[row]
+        axis: Any = axes[row, column]
+        study, model = studies[column], models[row]
         rows, head = table[_is(table, (*study, model))], f"{study[0]} ({study[1]})"
         if len(rows):
             above, beside = "" if row else f"{head}\n", "" if column else f"{_name(model)}\n"
             panels.append(_Panel((*study, model), axis, rows, above, beside))
         else:
             axis.set_axis_off()
-            look = {"ha": "center", "va": "center", "fontsize": 8, "color": "#666666"}
-            text = f"{_name(model)}\n{head}:\nnot in this study"
-            axis.text(0.5, 0.5, text, transform=axis.transAxes, **look)
+            text, place = f"{_name(model)}\n{head}:\nnot in this study", axis.transAxes
+            look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8}
+            axis.text(0.5, 0.5, text, transform=place, color="#666666", **look)
     return figure, panels
 
 

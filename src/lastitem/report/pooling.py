@@ -16,8 +16,9 @@ conditions, and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,7 +28,6 @@ from lastitem.evaluation.metrics import per_user
 from lastitem.evaluation.recovery import hits
 from lastitem.report.uncertainty import bootstrap_ratio, sign_flip_test
 from lastitem.study.runs import BEYOND, RUN_COLUMNS, STUDY_COLUMNS
-
 
 INTERVAL = ["value", "ci_low", "ci_high"]
 POOLED, COUNTS = [*INTERVAL, "sd_seeds"], ["trainings", "users", "cases"]
@@ -74,15 +74,9 @@ def _pool(
     group: pd.DataFrame, conditions: list[str], bootstrap: Bootstrap, permutations: int
 ) -> pd.DataFrame:
     """What :func:`summarize` says of one dataset, split and model."""
-    users, user = np.unique(group["user"].to_numpy(), return_inverse=True)
-    condition, keys = pd.factorize(pd.MultiIndex.from_frame(group[conditions]))
     seed, seeds = pd.factorize(group["seed"])
-    shape = (len(users), len(keys), len(seeds))
-    cell = np.ravel_multi_index((user, condition, seed), shape)
-    numerator, denominator, present = (
-        np.bincount(cell, weights=weights, minlength=int(np.prod(shape))).reshape(shape)
-        for weights in (group["numerator"], group["denominator"], group["denominator"] != 0)
-    )
+    weights = (group["numerator"], group["denominator"], group["denominator"] != 0)
+    table, (numerator, denominator, present) = sums(group, conditions, seed, weights)
     of_users = numerator.sum(axis=2), denominator.sum(axis=2)
     low, high = bootstrap_ratio(*of_users, resamples=bootstrap.resamples, seed=bootstrap.seed)
     # A condition may have fewer seeds than others of its study: two models are compared
@@ -92,17 +86,32 @@ def _pool(
     with np.errstate(invalid="ignore", divide="ignore"):
         by_seed = np.ma.masked_array(finite(numerator.sum(axis=0) / denominator.sum(axis=0)), ~has)
         value = finite(numerator.sum(axis=(0, 2)) / denominator.sum(axis=(0, 2)))
-    spread = np.full(len(keys), np.nan)
+    spread = np.full(len(table), np.nan)
     if len(seeds) > 1:
         spread = np.where(count > 1, np.ma.filled(by_seed.std(axis=1, ddof=1), np.nan), np.nan)
     cases = (present.sum(axis=(0, 2)) / np.maximum(count, 1)).round().astype(int)
     counts = count, (present.sum(axis=2) > 0).sum(axis=0), cases
-    table = keys.to_frame(index=False).set_axis(conditions, axis=1)
     table[POOLED] = np.column_stack([value, low, high, spread])
     table = table.assign(**dict(zip(COUNTS, counts, strict=True)))
     if permutations:
         table["p"] = sign_flip_test(of_users[0], permutations=permutations, seed=bootstrap.seed)
     return table
+
+
+def sums(
+    group: pd.DataFrame, conditions: list[str], part: NDArray[Any], weights: Iterable[Any]
+) -> tuple[pd.DataFrame, list[NDArray[np.float64]]]:
+    """The distinct conditions, and of each weight of the rows its sums, float64 [users,
+    conditions, parts]; ``part`` is a code from 0.
+    """
+    user = np.unique(group["user"].to_numpy(), return_inverse=True)[1]
+    condition, keys = pd.factorize(pd.MultiIndex.from_frame(group[conditions]))
+    codes = (user, condition, part)
+    shape = [int(code.max()) + 1 for code in codes]
+    cell, cells = np.ravel_multi_index(codes, shape), int(np.prod(shape))
+    found = (np.bincount(cell, weights=weight, minlength=cells) for weight in weights)
+    table = keys.to_frame(index=False).set_axis(conditions, axis=1)
+    return table, [total.astype(np.float64).reshape(shape) for total in found]
 
 
 def measured(
@@ -124,8 +133,8 @@ def measured(
 def last_items(
     ranks: pd.DataFrame, cutoff: int, conditions: Sequence[str] = ()
 ) -> list[pd.DataFrame]:
-    """What :func:`summarize` takes for HRLI@K and HRL2I@K (condition ``measure``): users
-    with one input item are out of the second.
+    """What :func:`summarize` takes for HRLI@K and HRL2I@K (condition ``measure``);
+    users with one input item are out of the second.
     """
     return [
         measured(ranks, hits(rank, cutoff), rank > 0, conditions, measure=measure)

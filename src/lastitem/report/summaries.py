@@ -16,6 +16,7 @@ from lastitem.evaluation.metrics import RANK_METRICS, per_user
 from lastitem.evaluation.recovery import READOUT_OFFSETS, choose_scale, hits, recoverable, recovery
 from lastitem.report.claims import claims
 from lastitem.report.pooling import (
+    POOLED,
     Bootstrap,
     against_ordered,
     count_everyone,
@@ -382,8 +383,9 @@ def chosen_scales(curves: pd.DataFrame, tolerances: Sequence[float]) -> pd.DataF
 def at_the_choice(
     ranks: pd.DataFrame, choices: pd.DataFrame, cutoff: int, bootstrap: Bootstrap
 ) -> pd.DataFrame:
-    """On the test part at the chosen λ, with intervals: hit rate relative to λ = 1, and
-    recovery; of each seed, and of all together.
+    """The choices with intervals on the test part at the chosen λ, and behind those of
+    several seeds a row of all: counts and rates are means, recovery and hit rate kept
+    are pooled.
 
     Parameters
     ----------
@@ -392,19 +394,35 @@ def at_the_choice(
 
     Returns
     -------
-    Conditions ``tolerance``, ``selection``, ``seed`` (text; :data:`ALL_SEEDS` where
-    there are several) and ``measure`` (as in :func:`recovery_sweep`).
+    The columns of the choices; ``seed`` is text, :data:`ALL_SEEDS` in the rows of all.
+    ``recovery`` and ``hit_rate_kept`` have ``…_ci_low``, ``…_ci_high`` and
+    ``…_sd_seeds`` beside them; ``note`` is empty.
     """
-    conditions = ["tolerance", "selection", "of_seed", "measure"]
-    cases = pd.DataFrame(columns=[*RUN_COLUMNS, "user", *conditions])
-    if len(choices):
-        chosen = choices[[*RUN_COLUMNS, "tolerance", "selection", "residual_scale"]]
-        each = chosen.merge(_recovery_cases(ranks, cutoff), on=[*RUN_COLUMNS, "residual_scale"])
-        several = each.groupby(STUDY_COLUMNS)["seed"].transform("nunique") > 1
-        cases = pd.concat(
-            [each.assign(of_seed=each["seed"].astype(str)), each[several].assign(of_seed=ALL_SEEDS)]
-        )
-    return summarize(cases, conditions, bootstrap).rename(columns={"of_seed": "seed"})
+    if choices.empty:
+        return choices.assign(note="")
+    of_choice, of_seed = [*STUDY_COLUMNS, "tolerance", "selection"], "seed of the choice"
+    known = choices[[*of_choice, "seed", "residual_scale"]]
+    each = known.merge(_recovery_cases(ranks, cutoff), on=[*RUN_COLUMNS, "residual_scale"])
+    several = each.groupby(STUDY_COLUMNS)["seed"].transform("nunique") > 1
+    each = each.assign(**{of_seed: each["seed"].astype(str)})
+    cases = pd.concat([each, each[several].assign(**{of_seed: ALL_SEEDS})])
+    spread = summarize(cases, ["tolerance", "selection", of_seed, "measure"], bootstrap)
+
+    pooled = ["recovery", "hit_rate_kept"]
+    counts = choices.columns.difference([*known, "cases", *pooled], sort=False)
+    groups = choices.groupby(of_choice, sort=False)
+    means = groups.agg({"seed": "size", "cases": "first", **dict.fromkeys(counts, "mean")})
+    means = means[means["seed"] > 1].reset_index().assign(seed=ALL_SEEDS)
+    texts = choices.drop(columns=pooled).assign(seed=choices["seed"].astype(str))
+    found = pd.concat([texts, means], ignore_index=True).assign(note="")
+    for measure in pooled:
+        own = spread.loc[spread["measure"] == measure, [*of_choice, of_seed, *POOLED]]
+        names = [measure, *(f"{measure}_{part}" for part in POOLED[1:])]
+        own = own.set_axis([*of_choice, "seed", *names], axis=1)
+        found = found.merge(own, on=[*of_choice, "seed"], how="left", validate="one_to_one")
+    order = {"by": ["tolerance", "selection"], "ascending": [True, False], "kind": "stable"}
+    in_order = (own.sort_values(**order) for _, own in found.groupby(STUDY_COLUMNS, sort=False))
+    return pd.concat(in_order, ignore_index=True)
 
 
 def comparisons(

@@ -42,7 +42,7 @@ def laid_out(rows: Sequence[Mapping[str, str]]) -> pd.DataFrame:
 
 
 def write(table: Table, path: str | Path, stamp: Stamp) -> None:
-    """Write a table in the form that the ending of ``path`` names: csv, md, tex, json."""
+    """Write a table in the form that ``path`` ends with: csv, md, tex or json."""
     ending = Path(path).suffix
     if ending == ".csv":
         write_csv(table.facts, path, stamp)
@@ -57,8 +57,8 @@ def write(table: Table, path: str | Path, stamp: Stamp) -> None:
 
 
 def as_json(table: Table) -> dict[str, object]:
-    """``caption``, ``header`` and ``rows`` of cells as text, and ``bold``: row and column
-    of each bold one.
+    """``caption``, ``header`` and ``rows`` of cells as text, and ``bold``: row and
+    column of each bold one.
     """
     header = list(table.layout.columns)
     bold = [[row, header.index(column)] for column, rows in table.best.items() for row in rows]

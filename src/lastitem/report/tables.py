@@ -25,7 +25,9 @@ CHARTED_CUTOFF = 10
 
 
 def statistics(summary: Rows, published: pd.DataFrame) -> Table:
-    """Dataset statistics after filtering, the paper's row below ours where it has one."""
+    """Dataset statistics after filtering, the paper's row below ours
+    where it has one.
+    """
     measured = summary.rows.drop(columns="minimum_events")
     measured.insert(1, "source", "measured")
     rows = []
@@ -199,14 +201,13 @@ def _row_of_mixing(key: Sequence[Any], ratios: pd.DataFrame) -> dict[str, str]:
     return row | {"n": f"{int(first['n']):,}", "Seeds": str(int(first["trainings"]))}
 
 
-def recovery(choices: Rows, spread: Rows, curves: Rows, tolerance: float, cutoff: int) -> Table:
+def recovery(choices: Rows, curves: Rows, tolerance: float, cutoff: int) -> Table:
     """Recovery and chosen λ: what validation chose and, labelled as such, what test
     would have chosen; a row per seed, and one of all.
 
     Parameters
     ----------
-    choices : :func:`lastitem.report.summaries.chosen_scales`.
-    spread : :func:`lastitem.report.summaries.at_the_choice` of them.
+    choices : :func:`lastitem.report.summaries.at_the_choice`.
     curves : :func:`lastitem.report.summaries.recovery_curves`.
     tolerance : the ε shown to readers.
     """
@@ -217,10 +218,8 @@ def recovery(choices: Rows, spread: Rows, curves: Rows, tolerance: float, cutoff
         [(*entry[:3], str(entry[3]), f"{NOT_APPLICABLE}: {entry[4]}") for entry in without],
         columns=[*RUN_COLUMNS, "note"],
     )
-    facts, shown = choices.rows.assign(note=""), []
-    if len(facts):
-        facts = _choices_with_all_seeds(choices.rows, spread.rows)
-        shown = facts[facts["tolerance"] == tolerance].to_dict("records")
+    facts = choices.rows
+    shown = facts[facts["tolerance"] == tolerance].to_dict("records")
     rows = [_row_of_choice(choice, cutoff) for choice in shown]
     rows += [
         _named(entry) | {"Seed": entry["seed"], "Chosen on": entry["note"]}
@@ -239,33 +238,6 @@ def recovery(choices: Rows, spread: Rows, curves: Rows, tolerance: float, cutoff
         " chooses λ on the test part itself: a bound, not a result."
     )
     return Table(facts, laid_out(rows), caption)
-
-
-def _choices_with_all_seeds(choices: pd.DataFrame, spread: pd.DataFrame) -> pd.DataFrame:
-    """The choices with their intervals, and behind those of several seeds a row of all:
-    counts are means, the rest is of ``spread``.
-    """
-    of_choice = [*STUDY_COLUMNS, "tolerance", "selection"]
-    pooled = ["recovery", "hit_rate_kept"]
-    known = [*RUN_COLUMNS, "tolerance", "selection", "residual_scale", "cases", *pooled]
-    counts = [column for column in choices if column not in known]
-    several = choices.groupby(of_choice, sort=False).filter(lambda rows: len(rows) > 1)
-    by_choice = several.groupby(of_choice, sort=False)
-    means = by_choice.agg({"cases": "first", **dict.fromkeys(counts, "mean")}).reset_index()
-    each = choices.drop(columns=pooled).assign(seed=choices["seed"].astype(str))
-    facts = pd.concat([each, means.assign(seed=ALL_SEEDS)], ignore_index=True).assign(note="")
-    parts = {"value": "", "ci_low": "_ci_low", "ci_high": "_ci_high", "sd_seeds": "_sd_seeds"}
-    for measure in pooled:
-        own = spread.loc[spread["measure"] == measure, [*of_choice, "seed", *parts]]
-        own = own.rename(columns={part: f"{measure}{ending}" for part, ending in parts.items()})
-        facts = facts.merge(own, on=[*of_choice, "seed"], how="left", validate="one_to_one")
-    models = list(dict.fromkeys(map(tuple, choices[STUDY_COLUMNS].to_numpy())))
-    place = [models.index(tuple(name)) for name in facts[STUDY_COLUMNS].to_numpy()]
-    order = ["place", "tolerance", "selection"]
-    facts = facts.assign(place=place).sort_values(
-        order, ascending=[True, True, False], kind="stable", ignore_index=True
-    )
-    return facts.drop(columns="place")
 
 
 def _row_of_choice(choice: Mapping[str, Any], cutoff: int) -> dict[str, str]:

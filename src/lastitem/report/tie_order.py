@@ -19,6 +19,7 @@ from lastitem.report.pooling import (
     last_items,
     measured,
     summarize,
+    sums,
 )
 from lastitem.report.uncertainty import bootstrap_difference, holm, swap_test
 from lastitem.study.runs import (
@@ -107,34 +108,17 @@ def _tie_differences(frame: pd.DataFrame, bootstrap: Bootstrap, permutations: in
         trainings = group.groupby("ties")["seed"].nunique()
         if set(trainings.index) != {"item", "random"}:
             continue
-        users, user = np.unique(group["user"].to_numpy(), return_inverse=True)
-        column, keys = pd.factorize(pd.MultiIndex.from_frame(group[["targets", "measure"]]))
-        side = (group["ties"] == "random").to_numpy(dtype=np.int64)
-        shape = (len(users), len(keys), 2)
-        cell, share = (
-            np.ravel_multi_index((user, column, side), shape),
-            1.0 / group["ties"].map(trainings),
-        )
-        numerator, denominator, cases = (
-            np.bincount(cell, weights=weight * share, minlength=int(np.prod(shape)))
-            .reshape(shape)
-            .astype(np.float64)
-            # A user without accuracy may gain from a shuffle; one without a last but
-            # one item has no hit rate of it.
-            for weight in (
-                group["numerator"],
-                group["denominator"],
-                (group["denominator"] != 0) | group["measure"].str.endswith("%"),
-            )
-        )
+        side, share = group["ties"] == "random", 1.0 / group["ties"].map(trainings)
+        # A user without accuracy may gain from a shuffle; one without a last but one
+        # item has no hit rate of it.
+        counted = (group["denominator"] != 0) | group["measure"].str.endswith("%")
+        weights = (share * weight for weight in (group["numerator"], group["denominator"], counted))
+        table, totals = sums(group, ["targets", "measure"], side.to_numpy(np.int64), weights)
+        cases = totals.pop()
         in_both = (cases > 0).all(axis=2, keepdims=True)
-        numerator, denominator = (
-            np.where(in_both, numerator, 0.0),
-            np.where(in_both, denominator, 0.0),
-        )
+        numerator, denominator = (np.where(in_both, total, 0.0) for total in totals)
         with np.errstate(invalid="ignore", divide="ignore"):
             value = finite(numerator.sum(axis=0) / denominator.sum(axis=0))
-        table = keys.to_frame(index=False).set_axis(["targets", "measure"], axis=1)
         table = table.assign(**dict(zip(STUDY_COLUMNS, study, strict=True)), ties=TIES_DIFFERENCE)
         table["value"] = value[:, 0] - value[:, 1]
         table["ci_low"], table["ci_high"] = bootstrap_difference(

@@ -94,7 +94,7 @@ TABLES = {
     "table4": Shown(
         "Recovery and chosen λ",
         "recovery",
-        ("chosen_scales", "at_the_choice", "recovery_curves"),
+        ("at_the_choice", "recovery_curves"),
         ("tolerance", "cutoff"),
     ),
     "table5": Shown("Tie order", "tie_order", ("tie_order",), ("cutoff",)),

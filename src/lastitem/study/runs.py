@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -100,7 +100,7 @@ class Rows:
 
     rows: pd.DataFrame
     missing: Sequence[tuple[str, str, str, int, str]] = ()
-    stamp: Stamp = Stamp()
+    stamp: Stamp = field(default_factory=Stamp)
 
 
 def write_run_table(path: str | Path, run: Run, columns: Mapping[str, Any], note: str = "") -> None:
@@ -114,16 +114,8 @@ def stack(tables: Sequence[Mapping[str, Any]]) -> dict[str, NDArray[Any]]:
     """Put tables (column → array, or one value for all rows of its table) below each
     other.
     """
-    filled = []
-    for table in tables:
-        rows = max(len(column) for column in table.values() if np.ndim(column))
-        filled.append(
-            {
-                name: column if np.ndim(column) else np.full(rows, column)
-                for name, column in table.items()
-            }
-        )
-    return {name: np.concatenate([table[name] for table in filled]) for name in filled[0]}
+    stacked = pd.concat([pd.DataFrame(dict(table)) for table in tables], ignore_index=True)
+    return {str(name): column.to_numpy() for name, column in stacked.items()}
 
 
 def read_run_tables(paths: Sequence[str | Path]) -> Rows:
