@@ -40,7 +40,7 @@ from torch import Tensor
 from lastitem.data.sequences import HeldOut, pad, tiles
 from lastitem.evaluation.probing import BlockTrace, attention_blocks, probing
 from lastitem.models.interface import SequenceModel
-from lastitem.study.parts import HEAD_SHARE, PARTS, WHOLE_STACK
+from lastitem.study.runs import HEAD_SHARE, PARTS, WHOLE_STACK
 
 ADDITIVITY_TOLERANCE = 1e-4
 #: What files say instead of rows where no input has an item to mix in.
