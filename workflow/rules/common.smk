@@ -18,7 +18,14 @@ from lastitem.study.config import check, own_settings, study_runs
 from lastitem.errors import InputError, after_failure
 from lastitem.study.dependencies import files_of, imported_modules
 from lastitem.study.products import FIGURES, SUMMARIES, TABLES
-from lastitem.study.products import runs_of, settings_of, split_settings, study_of, ties_settings
+from lastitem.study.products import (
+    runs_of,
+    settings_of,
+    split_settings,
+    study_of,
+    study_of_run,
+    ties_settings,
+)
 from lastitem.data.download.local_files import fingerprints, without_password
 
 try:
@@ -112,7 +119,9 @@ def files_of_summary(wildcards):
     places = []
     for name in summary.reads:
         folder = CORE if name in OF_DATASETS else RUN
-        places.append(f"results/summaries/{name}.parquet" if name in SUMMARIES else f"{folder}/{name}")
+        places.append(
+            f"results/summaries/{name}.parquet" if name in SUMMARIES else f"{folder}/{name}"
+        )
     if any(place.startswith(f"{RUN}/") for place in places):
         places.append(f"{RUN}/model.json")
     return list(dict.fromkeys(place.format(**run) for place in places for run in behind))
@@ -221,6 +230,11 @@ def grid_points(model):
         [dict(zip(grid, values)) for values in itertools.product(*grid.values())] if grid else []
     )
     return {",".join(f"{key}={value}" for key, value in point.items()): point for point in points}
+
+
+def study_of_training(wildcards):
+    """A hash of all settings that can change a training, which its learning curve carries."""
+    return study_of_run(config, wildcards, grid_points(wildcards.model).get(wildcards.get("point")))
 
 
 def of_grid(path):
