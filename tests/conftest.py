@@ -16,7 +16,14 @@ import pytest
 os.environ["OMP_NUM_THREADS"] = "1"
 
 #: Folders and files whose tests take longest, the longest first.
-LONG = ("slurm", "test_kills.py", "test_variants.py", "test_registry.py", "workflow")
+LONG = (
+    "slurm",
+    "test_kills.py",
+    "test_variants.py",
+    "test_precision.py",
+    "test_registry.py",
+    "workflow",
+)
 #: Their tests share one cluster, one study or one browser; the others there share only
 #: what is on disk.
 TOGETHER = ("slurm", "test_check.py", "test_page_in_a_browser.py")

@@ -175,11 +175,12 @@ def test_a_kill_in_training_loses_nothing(finished: Path, tmp_path: Path):
     assert not list(project.glob("results/**/.*partial*"))
 
 
-def test_a_killed_job_is_explained(tmp_path: Path):
+def test_a_killed_job_is_explained(finished: Path, tmp_path: Path):
     """The process of a training alone is killed, as a system without memory would:
     Snakemake says which rule, we why and what to do.
     """
-    project = copy_project(tmp_path / "killed")
+    project = copy_finished(finished, tmp_path / "killed")
+    shutil.rmtree(project / "logs")
     with (project / "snakemake.log").open("w") as stream:
         run = start_endless_training(project, stream)
         try:
