@@ -1,0 +1,5 @@
+"""Shim."""
+
+from lastitem.data.sequences import PADDING, Tile, pad, tiles
+
+__all__ = ["PADDING", "Tile", "pad", "tiles"]
