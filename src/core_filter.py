@@ -9,15 +9,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from lastitem.data.interactions import (
-    TIE_ORDERS,
-    core_filter,
-    describe,
-    raw_counts,
-    read_interactions,
-    statistics,
-    write_core,
-)
+from lastitem.data.core import TIE_ORDERS, core_filter, describe, statistics, write_core
+from lastitem.data.interactions import raw_counts, read_interactions
 from lastitem.errors import InputError, run
 from lastitem.files import read_json, write_json
 

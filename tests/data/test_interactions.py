@@ -22,9 +22,10 @@ import pytest
 import torch
 
 import core_filter as core_filter_script
-from lastitem.data import interactions
+from lastitem.data import core as core_module
+from lastitem.data.core import core_filter, statistics, write_core
 from lastitem.data.ids import NumberEncoder, TextEncoder
-from lastitem.data.interactions import core_filter, read_interactions, statistics, write_core
+from lastitem.data.interactions import read_interactions
 from lastitem.errors import InputError
 from lastitem.evaluation.ranking import rank
 from lastitem.models.registry import build
@@ -312,7 +313,7 @@ class TestSorting:
         time[1::6] ^= 1
         time -= 1000 * (time_bits < 60)
         item = np.arange(count, dtype=np.int32)
-        found = interactions._sorted_by_user_and_time(user.copy(), item.copy(), time.copy())
+        found = core_module._sorted_by_user_and_time(user.copy(), item.copy(), time.copy())
         expected = sorted(zip(user.tolist(), time.tolist(), item.tolist(), strict=True))
         assert list(zip(*(found[column].tolist() for column in (0, 2, 1)), strict=True)) == expected
         assert [column.dtype for column in found] == [np.int32, np.int32, np.int64]

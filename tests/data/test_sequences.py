@@ -15,7 +15,8 @@ import pyarrow.parquet
 import pytest
 import torch
 
-from lastitem.data.sequences import Sequences, pad, read_held_out, read_training, tiles
+from lastitem.data.padding import pad, tiles
+from lastitem.data.sequences import Sequences, read_held_out, read_training
 from lastitem.errors import InputError
 from lastitem.models.registry import build
 from tests import literal

@@ -17,7 +17,8 @@ import pyarrow.parquet
 import pytest
 
 import split as split_script
-from lastitem.data.interactions import core_filter, read_interactions, write_core
+from lastitem.data.core import core_filter, write_core
+from lastitem.data.interactions import read_interactions
 from lastitem.data.splits import (
     TARGETS,
     Part,

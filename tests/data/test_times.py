@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from lastitem.data.interactions import core_filter
+from lastitem.data.core import core_filter
 from lastitem.data.splits import global_temporal_split
 from lastitem.data.times import (
     NANOSECONDS,

@@ -22,6 +22,7 @@ from lastitem.errors import InputError
 NANOSECONDS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 EARLIEST_PLAUSIBLE = 631_152_000  # 1990-01-01, in seconds since 1970
 LATEST_PLAUSIBLE = 2_051_222_400  # 2035-01-01
+SECONDS_PER_DAY = 86_400
 
 _DECIMAL = r"^[+-]?[0-9]{1,19}(\.[0-9]*)?$"
 _SCIENTIFIC = r"^[+-]?[0-9]+(\.[0-9]*)?[eE][+-]?[0-9]{1,2}$"

@@ -16,7 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lastitem.data.sequences import HeldOut, pad, tiles
+from lastitem.data.padding import pad, tiles
+from lastitem.data.sequences import HeldOut
 from lastitem.errors import InputError
 from lastitem.models.attention import BlockTrace, QueryTrace
 from lastitem.models.interface import SequenceModel
@@ -77,7 +78,7 @@ def rank(
 
     Equal scores are ordered by item id, so a target is never favoured. What is found
     for a case does not depend on the other cases
-    (:func:`lastitem.data.sequences.tiles`). ``last`` and ``last_but_one`` always mean
+    (:func:`lastitem.data.padding.tiles`). ``last`` and ``last_but_one`` always mean
     the user's own latest items in their true order, also when ``reorder`` shuffles the
     input.
 

@@ -9,7 +9,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from lastitem.data.sequences import PADDING
+from lastitem.data.padding import PADDING
 from lastitem.models.attention import AttentionBlock, AttentionBlocks, BlockTrace, positions_at
 from lastitem.models.dropout import Dropout
 from lastitem.models.interface import SequenceModel

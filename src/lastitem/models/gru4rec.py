@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from lastitem.data.sequences import PADDING
+from lastitem.data.padding import PADDING
 from lastitem.models.attention import BlockTrace, positions_at
 from lastitem.models.dropout import Dropout
 from lastitem.models.interface import SequenceModel

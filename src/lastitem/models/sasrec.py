@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from lastitem.data.sequences import PADDING
+from lastitem.data.padding import PADDING
 from lastitem.models.attention import AttentionBlock, AttentionBlocks, BlockTrace
 from lastitem.models.dropout import Dropout
 from lastitem.models.interface import SequenceModel

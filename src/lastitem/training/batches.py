@@ -11,7 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lastitem.data.sequences import PADDING, Sequences, pad
+from lastitem.data.padding import PADDING, pad
+from lastitem.data.sequences import Sequences
 from lastitem.models.bert4rec import BERT4Rec
 from lastitem.models.interface import SequenceModel
 from lastitem.training.losses import draw_negatives

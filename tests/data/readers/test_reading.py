@@ -26,9 +26,9 @@ import pyarrow.parquet
 import pytest
 
 from lastitem.data.interactions import read_interactions
-from lastitem.data.readers import quotes
-from lastitem.data.readers import reading as readers
-from lastitem.data.readers.reading import parse_python_record
+from lastitem.data.readers import quotes, transcoding
+from lastitem.data.readers.delimited import SEPARATORS
+from lastitem.data.readers.records import parse_python_record
 from lastitem.errors import InputError
 from tests import literal
 from tests.literal import events, read_bytes
@@ -120,12 +120,12 @@ class TestSeparators:
             == expected
         )
 
-    @pytest.mark.parametrize("separator", readers.SEPARATORS)
+    @pytest.mark.parametrize("separator", SEPARATORS)
     def test_told_by_the_first_line(self, tmp_path, separator):
         """The header tells by the names that are asked for, a first row by making most
         columns.
         """
-        other = next(candidate for candidate in readers.SEPARATORS if candidate != separator)
+        other = next(candidate for candidate in SEPARATORS if candidate != separator)
         lines = [
             separator.join(row)
             for row in (("user", "item", "time", f"a{other}b"), ("x", "a", str(START), other * 9))
@@ -144,7 +144,7 @@ class TestSeparators:
             f"{user}::{item}::{time}\n" for user, item, time in rows
         )
         for block in range(40, 58):
-            monkeypatch.setattr(readers, "_BLOCK", block)
+            monkeypatch.setattr(transcoding, "BLOCK", block)
             assert events(read_bytes(tmp_path, content.encode(), separator="::")) == rows
 
     def test_several_characters_within_quotes(self, tmp_path):
@@ -367,7 +367,7 @@ class TestQuotes:
 
     def test_not_closed_in_a_long_file_are_an_error_with_a_remedy(self, tmp_path, monkeypatch):
         """What goes over more than a block cannot be held."""
-        monkeypatch.setattr(readers, "_BLOCK", 256)
+        monkeypatch.setattr(transcoding, "BLOCK", 256)
         content = (
             self.TITLED + b't,x,a,1000000000\n"t,x,a,1000000000\n' + b"t,x,a,1000000000\n" * 99
         )
@@ -450,7 +450,7 @@ class TestQuotes:
             if not kept:
                 continue
             for block in (60, 64, 71, 8 << 20):
-                monkeypatch.setattr(readers, "_BLOCK", block)
+                monkeypatch.setattr(transcoding, "BLOCK", block)
                 log = read_bytes(
                     tmp_path, self.TITLED + text.encode(), maximum_bad_share=0.99, time="s"
                 )
@@ -565,7 +565,7 @@ class TestText:
         """
         rows = [(f"用户{k}", f"商品{k}", START + k) for k in range(30)]
         for block in (60, 61, 62, 63, 8 << 20):
-            monkeypatch.setattr(readers, "_BLOCK", block)
+            monkeypatch.setattr(transcoding, "BLOCK", block)
             for separator in (",", "，，"):
                 lines = [separator.join(map(str, row)) for row in [("user", "item", "time"), *rows]]
                 assert (
@@ -733,7 +733,7 @@ class TestRows:
             b"1,%010d,1000000000,5,an unused column to fill the block\n" % (k % 1000)
             for k in range(200_000)
         )
-        assert len(numbers) > readers._BLOCK
+        assert len(numbers) > transcoding.BLOCK
         log = read_bytes(
             tmp_path,
             b"user,item,time,rating,text\n"
@@ -1311,7 +1311,7 @@ class TestContainers:
         """Cut short or with any one byte flipped, also far behind the first block, an
         archive is refused, or read right.
         """
-        monkeypatch.setattr(readers, "_BLOCK", 4096)
+        monkeypatch.setattr(transcoding, "BLOCK", 4096)
         generator = np.random.default_rng(0)
         rows = [
             (str(user), str(item), START) for user, item in generator.integers(0, 999, (2000, 2))
