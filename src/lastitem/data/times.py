@@ -8,7 +8,6 @@ taken as UTC.
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Sequence
 
@@ -31,14 +30,13 @@ _ISO = (
     r" ?(Z|UTC|[+-][0-9]{2}(:?[0-9]{2})?))?)?$"
 )
 _ZONE = r"^(.{10}[ T].*[0-9]) ?(Z|UTC|[+-][0-9]{2}(:?[0-9]{2})?)$"
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-# What the directives of a pattern match, as in Python's strptime but for %f, which may
-# go to nanoseconds.
+# What the directives of a pattern match: as in Python's strptime, but %f may go to
+# nanoseconds, and %z may have hours alone.
 _DIRECTIVES = {
     "Y": "[0-9]{4}",
     "y": "[0-9]{2}",
     "m": "1[0-2]|0[1-9]|[1-9]",
-    "b": f"(?i:{'|'.join(_MONTHS)})",
+    "b": "(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)",
     "B": (
         "(?i:january|february|march|april|may|june|july|august|september|october|november|december)"
     ),
@@ -247,77 +245,72 @@ def _from_iso(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
 
 
 def _from_pattern(column: pa.Array, pattern: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Rewrite text as ISO text: Arrow's own strptime takes 30 February for 2 March and
-    knows no fractions of a second.
+    # Half a second to import, and only patterns need it.
+    import pandas as pd
+
+    shape, letters = _shape(pattern)
+    # Distinct texts alone are read: of days there are few.
+    encoded = pc.fill_null(column, "").dictionary_encode()
+    # pandas by itself would also read "now", a second 60, and zones of other names.
+    shaped = pc.match_substring_regex(encoded.dictionary, f"^{shape}$")
+    texts = encoded.dictionary.filter(shaped)
+    if "z" in letters:
+        # pandas wants minutes behind the hours of a zone.
+        before, _, behind = shape.partition(f"(?:{_DIRECTIVES['z']})")
+        hours = f"^({before}[+-][0-9]{{2}})({behind})$"
+        texts = pc.replace_substring_regex(texts, hours, r"\1:00\2")
+    if "Z" in letters:
+        texts = pc.replace_substring(pc.ascii_upper(texts), "GMT", "UTC")
+    times = pd.to_datetime(texts.to_pandas(), format=pattern, errors="coerce", utc=True)
+    values = times.dt.tz_localize(None).to_numpy().view(np.int64)
+    factor = NANOSECONDS[times.dt.unit]
+    # NaT, the least integer, is out of reach, as are years that nanoseconds cannot
+    # hold.
+    limit = np.iinfo(np.int64).max // factor
+    within = (values >= -limit) & (values <= limit)
+    read = np.zeros(len(shaped), dtype=bool)
+    read[shaped.to_numpy(zero_copy_only=False)] = within
+    nanoseconds = np.zeros(len(shaped), dtype=np.int64)
+    nanoseconds[read] = values[within] * factor
+    codes = encoded.indices.to_numpy()
+    return nanoseconds[codes], read[codes]
+
+
+def _shape(pattern: str) -> tuple[str, list[str]]:
+    """A regular expression of the texts that a pattern means, and the letters of its
+    directives; :class:`InputError` if it is no pattern of points in time.
     """
-    known = ", ".join(f"%{letter}" for letter in _DIRECTIVES)
-    matched: list[str] = []
+    letters: list[str] = []
 
     def expression(token: re.Match[str]) -> str:
         if token[0] == "%%" or token[0][0] != "%":
             return r"\s+" if token[0].isspace() else re.escape(token[0].removeprefix("%"))
-        if token[0][1:] not in _DIRECTIVES or token[0][1:] in matched:
+        letter = token[0][1:]
+        if letter not in _DIRECTIVES or letter in letters:
+            known = ", ".join(f"%{letter}" for letter in _DIRECTIVES)
             raise InputError(
                 f"`time`: the pattern {pattern!r} cannot be used because of {token[0]!r}; each of"
                 f" {known} may occur once"
             )
-        matched.append(token[0][1:])
-        return f"(?P<{token[0][1:]}>{_DIRECTIVES[token[0][1:]]})"
+        letters.append(letter)
+        return f"(?:{_DIRECTIVES[letter]})"
 
     shape = re.sub(r"%.?|\s+|.", expression, pattern)
-    if not {"Y", "y"} & set(matched):
+    if not {"Y", "y"} & set(letters):
         raise InputError(f"`time`: the pattern {pattern!r} holds no year (%Y or %y)")
-    if {"I", "p"} & set(matched) and not {"I", "p"} <= set(matched):
+    if ("I" in letters) != ("p" in letters):
         raise InputError(
             f"`time`: the pattern {pattern!r} holds one of %I and %p without the other; %H counts"
             " hours to 23"
         )
-    parts = [bool({*part} & set(matched)) for part in ("mbB", "d", "HI", "M", "S", "f")]
-    if any(finer and not coarser for coarser, finer in itertools.pairwise(parts)):
+    parts = [bool({*part} & set(letters)) for part in ("mbB", "d", "HI", "M", "S", "f")]
+    if parts != sorted(parts, reverse=True):
         raise InputError(
             f"`time`: the pattern {pattern!r} leaves out a part between those that it holds; they"
             " are month (%m, %b, %B), day (%d), hour (%H, or %I and %p), minute (%M), second (%S)"
             " and its fraction (%f)"
         )
-    found = pc.extract_regex(column, f"^{shape}$")
-    part = {letter: pc.struct_field(found, letter) for letter in matched}
-
-    def digits(letter: str, default: str) -> pa.Array | str:
-        return (
-            pc.utf8_lpad(pc.utf8_trim_whitespace(part[letter]), 2, "0")
-            if letter in part
-            else default
-        )
-
-    year, month, hour = part.get("Y"), digits("m", "01"), digits("H", "00")
-    if year is None:
-        year = pc.binary_join_element_wise(
-            pc.if_else(pc.less(part["y"], "69"), "20", "19"), part["y"], ""
-        )
-    for name in {"b", "B"} & set(matched):
-        number = pc.index_in(
-            pc.utf8_slice_codeunits(pc.utf8_lower(part[name]), 0, 3), pa.array(_MONTHS, column.type)
-        )
-        month = pc.utf8_lpad(pc.add(number, 1).cast(pa.string()), 2, "0")
-    if "I" in part:
-        twelfth = pc.if_else(
-            pc.equal(part["I"].cast(pa.int32()), 12), 0, part["I"].cast(pa.int32())
-        )
-        afternoon = pc.equal(pc.utf8_lower(part["p"]), "pm") if "p" in part else False
-        hour = pc.utf8_lpad(pc.add(twelfth, pc.if_else(afternoon, 12, 0)).cast(pa.string()), 2, "0")
-    time = [
-        hour,
-        ":",
-        digits("M", "00"),
-        ":",
-        digits("S", "00"),
-        ".",
-        part.get("f", "0"),
-        part.get("z", ""),
-    ]
-    pieces = [year, "-", month, "-", digits("d", "01"), " ", *time]
-    pieces = [piece.cast(pa.string()) if isinstance(piece, pa.Array) else piece for piece in pieces]
-    return _from_iso(pc.binary_join_element_wise(*pieces, ""))
+    return shape, letters
 
 
 def _parse(texts: pa.Array, kind: pa.DataType) -> pa.Array:

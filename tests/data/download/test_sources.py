@@ -36,9 +36,10 @@ import pytest
 
 import download as script
 from lastitem import progress
-from lastitem.data.download import sources as downloading
+from lastitem.data.download import transfer
 from lastitem.data.download.local_files import KEPT, KEPT_NOTE
-from lastitem.data.download.sources import ATTEMPTS, fetch_first, keep, take_kept
+from lastitem.data.download.sources import fetch_first, keep, take_kept
+from lastitem.data.download.transfer import ATTEMPTS
 from lastitem.errors import InputError
 from tests.data.download.misbehaving_server import Answer, serving
 
@@ -68,7 +69,7 @@ def short_backoff(monkeypatch):
     """Some thirty waits of half a second and more; processes of their own wait as long
     as they do in earnest.
     """
-    monkeypatch.setattr(downloading, "BACKOFF_SECONDS", 0.001)
+    monkeypatch.setattr(transfer, "BACKOFF_SECONDS", 0.001)
 
 
 @pytest.fixture
@@ -403,7 +404,7 @@ def test_a_lasting_fault_is_given_up(server, tmp_path):
 
 
 def test_a_silent_server_is_asked_again_for_the_rest(server, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(downloading, "READ_SECONDS", 0.2)
+    monkeypatch.setattr(transfer, "READ_SECONDS", 0.2)
     url = server.put("/log.csv", CONTENT, ETag=TAG)
     server.plan("/log.csv", Answer(hold_after=CUT))
     fetch({"url": url}, tmp_path / "raw")

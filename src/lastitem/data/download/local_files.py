@@ -35,6 +35,23 @@ def without_password(text: str) -> str:
     return re.sub(_KEY, r"\1***", re.sub(_LOGIN, "", text))
 
 
+def address_of(source: Mapping[str, Any]) -> str:
+    """What a source is known by: in messages, in the provenance, in the note of a
+    partial file, in the recorded checksums.
+    """
+    if "package" in source:
+        return f"package {source['package']}"
+    if "generated" in source:
+        return f"generated {json.dumps(source['generated'])}"
+    if "by_hand" in source:
+        return f"{source['by_hand']['page']} {source['by_hand']['file']}"
+    return (
+        f"{source['share']['key']} {source['share']['file']}"
+        if "share" in source
+        else without_password(source["url"])
+    )
+
+
 def on_disk(text: str) -> Path:
     """A path from a config, ~ expanded: names there are Unicode, names on disk are
     bytes, UTF-8 whatever the locale is.
