@@ -240,21 +240,11 @@ def write_core(core: Core, interactions: str | Path, users: str | Path, items: s
     """Write the events (user, item: int32; timestamp: int64 s; tied: bool) and the two
     id maps as Parquet.
     """
-    for path, columns in (
-        (
-            interactions,
-            {"user": core.user, "item": core.item, "timestamp": core.timestamp, "tied": core.tied},
-        ),
-        (users, {"user": np.arange(len(core.user_ids), dtype=np.int32), "user_id": core.user_ids}),
-        (
-            items,
-            {
-                "item": np.arange(1, len(core.item_ids) + 1, dtype=np.int32),
-                "item_id": core.item_ids,
-            },
-        ),
-    ):
-        write_parquet(path, pa.table(columns))
+    events = {"user": core.user, "item": core.item, "timestamp": core.timestamp, "tied": core.tied}
+    write_parquet(interactions, pa.table(events))
+    user, item = (np.arange(len(ids), dtype=np.int32) for ids in (core.user_ids, core.item_ids))
+    write_parquet(users, pa.table({"user": user, "user_id": core.user_ids}))
+    write_parquet(items, pa.table({"item": item + 1, "item_id": core.item_ids}))
 
 
 def _sorted_sequences(

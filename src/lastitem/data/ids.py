@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from lastitem.data.columns import matches
 from lastitem.errors import InputError
 
 MERGED_AT = 1 << 21  # distinct ids of batches that wait to be merged
@@ -85,14 +86,11 @@ def as_ids(column: pa.Array, role: str) -> pa.Array:
 def is_given(ids: pa.Array) -> NDArray[np.bool_]:
     """bool [n]: whether a row has an id, neither null nor empty nor blanks alone."""
     if pa.types.is_integer(ids.type):
-        return pc.is_valid(ids).to_numpy(zero_copy_only=False)
-    given = pc.fill_null(pc.not_equal(ids, ""), False).to_numpy(zero_copy_only=False)
+        return np.asarray(pc.is_valid(ids))
+    given = np.asarray(pc.fill_null(pc.not_equal(ids, ""), False))
     # Few ids begin with a blank, and only those can be blanks alone.
-    begins = pc.fill_null(pc.match_substring_regex(ids, r"^[\s\pZ]"), False).to_numpy(
-        zero_copy_only=False
-    )
-    if begins.any():
-        given = given & ~pc.fill_null(pc.utf8_is_space(ids), False).to_numpy(zero_copy_only=False)
+    if matches(ids, r"^[\s\pZ]").any():
+        given = given & ~np.asarray(pc.fill_null(pc.utf8_is_space(ids), False))
     return given
 
 
@@ -100,8 +98,6 @@ def look_alikes(ids: pa.Array) -> int:
     """How many of the distinct ids equal another one but for blanks around it, the
     Unicode form of its letters (é: one sign or two) or a ``.0`` behind a whole number.
     """
-    if pa.types.is_integer(ids.type):
-        return 0
     seen = pc.utf8_normalize(pc.utf8_trim_whitespace(ids), form="NFC")
     seen = pc.replace_substring_regex(seen, r"^([0-9]+)\.0$", r"\1")
     return len(ids) - int(pc.count_distinct(seen).as_py())
@@ -111,10 +107,7 @@ def words_for_nothing(ids: pa.Array) -> NDArray[np.int64]:
     """Positions of the ids that are a word by which an export says that there is no
     value, such as NULL or NaN.
     """
-    if pa.types.is_integer(ids.type):
-        return np.zeros(0, dtype=np.int64)
-    found = pc.match_substring_regex(ids, r"^(?i:null|none|nan|n/a|na|<na>|undefined|\\n)$")
-    return np.flatnonzero(pc.fill_null(found, False).to_numpy(zero_copy_only=False))
+    return np.flatnonzero(matches(ids, r"^(?i:null|none|nan|n/a|na|<na>|undefined|\\n)$"))
 
 
 class TextEncoder:
@@ -213,6 +206,11 @@ class NumberEncoder:
     def _places(self, lowest: int) -> Iterator[NDArray[np.int64]]:
         for column in self._columns:
             yield column.cast(pa.int64()).to_numpy() - lowest
+
+
+def encoder_of(column: pa.Array) -> TextEncoder | NumberEncoder:
+    """One for ids like these."""
+    return NumberEncoder() if pa.types.is_integer(column.type) else TextEncoder()
 
 
 def _ranked(distinct: pa.Array) -> tuple[NDArray[np.int32], pa.Array]:

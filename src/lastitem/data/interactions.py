@@ -7,8 +7,8 @@ feedback is implicit.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,7 @@ from lastitem.data.ids import (
     NumberEncoder,
     TextEncoder,
     as_ids,
+    encoder_of,
     is_given,
     look_alikes,
     words_for_nothing,
@@ -104,7 +105,7 @@ def read_interactions(path: str | Path, form: Mapping[str, Any]) -> Interactions
         ThreadPoolExecutor(max_workers=2) as pool,
         closing(Progress(str(path), total=size)) as progress,
     ):
-        numbering: list[Future[None]] = []
+        numbering: Iterator[None] = iter(())
         for rows in read_rows(path, form, bad):
             progress.reach(rows.done)
             total += len(rows.lines)
@@ -116,19 +117,15 @@ def read_interactions(path: str | Path, form: Mapping[str, Any]) -> Interactions
                 )
             except InputError as error:
                 raise InputError(f"{path}: {error}") from None
-            for done in numbering:
-                done.result()
-            for role, column in columns.items():
-                encoders.setdefault(
-                    role, NumberEncoder() if pa.types.is_integer(column.type) else TextEncoder()
-                )
-            numbering = [
-                pool.submit(encoders[role].add, column) for role, column in columns.items()
-            ]
             times.append(nanoseconds)
             elapsed.append(since_start)
-        for done in numbering:
-            done.result()
+            list(numbering)  # wait
+            if not encoders:
+                encoders = {role: encoder_of(column) for role, column in columns.items()}
+            numbering = pool.map(
+                lambda encoder, column: encoder.add(column), encoders.values(), columns.values()
+            )
+        list(numbering)
     time_format = time_format or "s"
     # Rows that a reader could not take apart are not among those that it handed on.
     total += bad.total - sum(bad.counts.get(cause, 0) for cause in _FOUND_IN_ROWS)

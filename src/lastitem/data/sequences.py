@@ -6,9 +6,10 @@ A sequence is a slice of one flat array; nothing is padded until a batch is form
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -52,9 +53,10 @@ class Sequences:
         within = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
         return self.items[np.repeat(self.start, length) + within]
 
-    def select(self, index: NDArray[np.int64]) -> Sequences:
+    def select(self, index: NDArray[np.int64]) -> Self:
         """The sequences at ``index``, in that order."""
-        return Sequences(self.items, self.start[index], self.end[index], self.user[index])
+        of_sequence = (field.name for field in fields(self) if field.name != "items")
+        return replace(self, **{name: getattr(self, name)[index] for name in of_sequence})
 
     def prefixes(self) -> Sequences:
         """Every prefix of at least two items as a sequence of its own, in the order of
@@ -89,10 +91,8 @@ class Sequences:
         """
         target, prefixes, whole = self._prefixes_by_target
         wanted = self.items[self.end[index] - 1]
-        first, behind = (
-            np.searchsorted(target, wanted, "left"),
-            np.searchsorted(target, wanted, "right"),
-        )
+        first = np.searchsorted(target, wanted, "left")
+        behind = np.searchsorted(target, wanted, "right")
         others = behind - first - 1
         draw = torch.randint(0, 2**62, (len(index),), generator=generator).numpy()
         chosen = first + draw % np.maximum(others, 1)
@@ -116,18 +116,6 @@ class HeldOut(Sequences):
 
     target: NDArray[np.int32]
     tied: NDArray[np.bool_]
-
-    def select(self, index: NDArray[np.int64]) -> HeldOut:
-        """The cases at ``index``, in that order."""
-        chosen = super().select(index)
-        return HeldOut(
-            chosen.items,
-            chosen.start,
-            chosen.end,
-            chosen.user,
-            self.target[index],
-            self.tied[index],
-        )
 
     def sample_users(self, count: int, seed: int) -> HeldOut:
         """The cases of ``count`` users drawn from (seed, user); all of them, if there
@@ -155,9 +143,8 @@ def read_held_out(path: str | Path) -> HeldOut:
     row = np.repeat(np.arange(table.num_rows), np.diff(target_offsets))
     start = offsets[:-1][row]
     at = start + positions
-    return HeldOut(
-        items, start, at, table["user"].to_numpy().astype(np.int32)[row], items[at], tied
-    )
+    user = table["user"].to_numpy().astype(np.int32)[row]
+    return HeldOut(items, start, at, user, items[at], tied)
 
 
 def _read(path: str | Path, columns: list[str]) -> pa.Table:
@@ -172,6 +159,5 @@ def _read(path: str | Path, columns: list[str]) -> pa.Table:
 
 def _flatten(column: pa.ChunkedArray) -> tuple[NDArray, NDArray[np.int64]]:
     lengths = pc.list_value_length(column).to_numpy()
-    return pc.list_flatten(column).to_numpy(), np.concatenate(([0], np.cumsum(lengths))).astype(
-        np.int64
-    )
+    offsets = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
+    return pc.list_flatten(column).to_numpy(), offsets

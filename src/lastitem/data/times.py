@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from lastitem.data.columns import matches
 from lastitem.errors import InputError
 
 NANOSECONDS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
@@ -82,7 +83,7 @@ def detect_unit(column: pa.Array) -> str:
         if not pc.sum(numeric).as_py() or pc.mean(numeric).as_py() < 0.5:
             return "iso"
         column = column.filter(numeric)
-    values = np.abs(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+    values = np.abs(np.asarray(pc.cast(column, pa.float64(), safe=False)))
     seconds = {unit: values * (factor / NANOSECONDS["s"]) for unit, factor in NANOSECONDS.items()}
     plausible = {
         unit: int(((read >= EARLIEST_PLAUSIBLE) & (read < LATEST_PLAUSIBLE)).sum())
@@ -162,11 +163,7 @@ def _as_text(column: pa.Array) -> pa.Array:
 
 
 def _filled(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    if not column.null_count:
-        return column.to_numpy(zero_copy_only=False), np.ones(len(column), dtype=bool)
-    return pc.fill_null(column, 0).to_numpy(zero_copy_only=False), pc.is_valid(column).to_numpy(
-        zero_copy_only=False
-    )
+    return np.asarray(pc.fill_null(column, 0)), np.asarray(pc.is_valid(column))
 
 
 def _scaled(
@@ -181,7 +178,7 @@ def _scaled(
 
 
 def _from_float(column: pa.Array, factor: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    values = pc.fill_null(column, np.nan).to_numpy(zero_copy_only=False)
+    values = np.asarray(pc.fill_null(column, np.nan))
     read = np.isfinite(values)
     # A double holds today's seconds to a quarter of a microsecond: finer digits would
     # be noise.
@@ -195,9 +192,8 @@ def _from_numbers(column: pa.Array, factor: int) -> tuple[NDArray[np.int64], NDA
         return _scaled(values, read, factor)
     except pa.ArrowInvalid:
         pass
-    column = pc.fill_null(pc.utf8_trim_whitespace(column), "")
-    decimal = pc.match_substring_regex(column, _DECIMAL).to_numpy(zero_copy_only=False)
-    scientific = pc.match_substring_regex(column, _SCIENTIFIC).to_numpy(zero_copy_only=False)
+    column = pc.utf8_trim_whitespace(column)
+    decimal, scientific = matches(column, _DECIMAL), matches(column, _SCIENTIFIC)
     nanoseconds = np.zeros(len(column), dtype=np.int64)
     if decimal.any():
         parts = pc.extract_regex(
@@ -213,9 +209,7 @@ def _from_numbers(column: pa.Array, factor: int) -> tuple[NDArray[np.int64], NDA
             pc.utf8_slice_codeunits(pc.fill_null(pc.struct_field(parts, "rest"), ""), 0, 9), 9, "0"
         )
         rest = digits.cast(pa.int64()).to_numpy() * factor // NANOSECONDS["s"]
-        sign = np.where(
-            pc.equal(pc.struct_field(parts, "sign"), "-").to_numpy(zero_copy_only=False), -1, 1
-        )
+        sign = np.where(pc.equal(pc.struct_field(parts, "sign"), "-"), -1, 1)
         nanoseconds[decimal] = sign * (_scaled(whole.astype(np.int64), decimal, factor)[0] + rest)
     if scientific.any():
         nanoseconds[scientific] = _from_float(
@@ -225,13 +219,8 @@ def _from_numbers(column: pa.Array, factor: int) -> tuple[NDArray[np.int64], NDA
 
 
 def _from_iso(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    shaped = pc.fill_null(pc.match_substring_regex(column, _ISO), False).to_numpy(
-        zero_copy_only=False
-    )
-    zoned = (
-        pc.fill_null(pc.match_substring_regex(column, _ZONE), False).to_numpy(zero_copy_only=False)
-        & shaped
-    )
+    shaped = matches(column, _ISO)
+    zoned = shaped & matches(column, _ZONE)
     nanoseconds = np.zeros(len(column), dtype=np.int64)
     read = np.zeros(len(column), dtype=bool)
     for mask, kind in ((shaped & ~zoned, pa.timestamp("ns")), (zoned, pa.timestamp("ns", "UTC"))):
@@ -252,8 +241,8 @@ def _from_pattern(column: pa.Array, pattern: str) -> tuple[NDArray[np.int64], ND
     # Distinct texts alone are read: of days there are few.
     encoded = pc.fill_null(column, "").dictionary_encode()
     # pandas by itself would also read "now", a second 60, and zones of other names.
-    shaped = pc.match_substring_regex(encoded.dictionary, f"^{shape}$")
-    texts = encoded.dictionary.filter(shaped)
+    shaped = matches(encoded.dictionary, f"^{shape}$")
+    texts = encoded.dictionary.filter(pa.array(shaped))
     if "z" in letters:
         # pandas wants minutes behind the hours of a zone.
         before, _, behind = shape.partition(f"(?:{_DIRECTIVES['z']})")
@@ -269,7 +258,7 @@ def _from_pattern(column: pa.Array, pattern: str) -> tuple[NDArray[np.int64], ND
     limit = np.iinfo(np.int64).max // factor
     within = (values >= -limit) & (values <= limit)
     read = np.zeros(len(shaped), dtype=bool)
-    read[shaped.to_numpy(zero_copy_only=False)] = within
+    read[shaped] = within
     nanoseconds = np.zeros(len(shaped), dtype=np.int64)
     nanoseconds[read] = values[within] * factor
     codes = encoded.indices.to_numpy()

@@ -10,6 +10,7 @@ import math
 import os
 import re
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
@@ -18,7 +19,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import requests
-import tenacity
 import urllib3
 
 from lastitem.data.download.local_files import RECORDS, address_of, printable
@@ -160,47 +160,37 @@ def download(
     ------
     SourceError if the source does not deliver what it promises.
     """
-    furthest, fruitless = partial.size, 0
-
-    def give_up(_: tenacity.RetryCallState) -> bool:
-        nonlocal furthest, fruitless
-        fruitless = 0 if partial.size > furthest else fruitless + 1
-        furthest = max(furthest, partial.size)
-        return fruitless >= ATTEMPTS
-
-    def wait(state: tenacity.RetryCallState) -> float:
-        backoff = tenacity.wait_exponential(
-            multiplier=BACKOFF_SECONDS, max=MAXIMUM_BACKOFF_SECONDS
-        )(state)
-        return max(
-            backoff, min(getattr(_fault(state), "retry_after", 0), MAXIMUM_RETRY_AFTER_SECONDS)
-        )
-
-    def say(state: tenacity.RetryCallState) -> None:
-        seconds = state.next_action.sleep if state.next_action else 0
-        print(
-            f"{dataset}: {address_of(source)}: {_fault(state)}; trying again in {seconds:g} s",
-            file=sys.stderr,
-        )
-
-    def attempt() -> dict[str, Any]:
-        resumed = _transfer(dataset, source, partial)
+    furthest, fruitless, backoff = partial.size, 0, BACKOFF_SECONDS
+    while True:
         try:
-            return verify(source, partial.path, address_of(source), out.parent / RECORDS)
-        except SourceError as error:
-            partial.clear()
-            if resumed:
-                # The parts may be of different versions of the file, or one was damaged
-                # when the machine went down.
-                raise TemporaryError(
-                    f"{error} (parts of it came earlier; they are dropped)"
-                ) from None
-            raise
+            return _attempt(dataset, source, partial, out)
+        except TemporaryError as error:
+            fruitless = 0 if partial.size > furthest else fruitless + 1
+            furthest = max(furthest, partial.size)
+            if fruitless == ATTEMPTS:
+                raise
+            seconds = max(backoff, min(error.retry_after, MAXIMUM_RETRY_AFTER_SECONDS))
+            print(
+                f"{dataset}: {address_of(source)}: {error}; trying again in {seconds:g} s",
+                file=sys.stderr,
+            )
+            time.sleep(seconds)
+            backoff = min(2 * backoff, MAXIMUM_BACKOFF_SECONDS)
 
-    retry_if_temporary = tenacity.retry_if_exception_type(TemporaryError)
-    return tenacity.Retrying(
-        retry=retry_if_temporary, stop=give_up, wait=wait, before_sleep=say, reraise=True
-    )(attempt)
+
+def _attempt(
+    dataset: str, source: Mapping[str, Any], partial: Partial, out: Path
+) -> dict[str, Any]:
+    resumed = _transfer(dataset, source, partial)
+    try:
+        return verify(source, partial.path, address_of(source), out.parent / RECORDS)
+    except SourceError as error:
+        partial.clear()
+        if resumed:
+            # The parts may be of different versions of the file, or one was damaged
+            # when the machine went down.
+            raise TemporaryError(f"{error} (parts of it came earlier; they are dropped)") from None
+        raise
 
 
 def _transfer(dataset: str, source: Mapping[str, Any], partial: Partial) -> bool:
@@ -335,21 +325,14 @@ def _validator(response: requests.Response) -> str | None:
     return tag if tag.startswith('"') else response.headers.get("Last-Modified")
 
 
-def _fault(state: tenacity.RetryCallState) -> BaseException | None:
-    return state.outcome.exception() if state.outcome else None
-
-
 def _changed(response: requests.Response, validator: str | None) -> bool:
     """Whether a server that should have held the file to the validator, but did not,
     tells so by what it sends.
     """
-    return (
-        validator is not None
-        and response.headers.get(
-            "ETag" if validator.startswith('"') else "Last-Modified", validator
-        )
-        != validator
-    )
+    if validator is None:
+        return False
+    header = "ETag" if validator.startswith('"') else "Last-Modified"
+    return response.headers.get(header, validator) != validator
 
 
 def _content_range(response: requests.Response) -> tuple[int | None, int | None]:
@@ -371,12 +354,8 @@ def _seconds(retry_after: str | None) -> int:
     if (seconds := _number(retry_after)) is not None:
         return seconds
     try:
-        return max(
-            0,
-            math.ceil(
-                (parsedate_to_datetime(retry_after or "") - datetime.now(UTC)).total_seconds()
-            ),
-        )
+        left = parsedate_to_datetime(retry_after or "") - datetime.now(UTC)
+        return max(0, math.ceil(left.total_seconds()))
     except (TypeError, ValueError):
         return 0
 

@@ -7,7 +7,6 @@ import io
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -16,35 +15,32 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from numpy.typing import NDArray
 
+from lastitem.data.columns import matches
 from lastitem.data.readers import transcoding
 from lastitem.data.readers.quotes import QuotesFollowed, like_a_row
-from lastitem.data.readers.rows import QUOTED_EXAMPLES, BadRows, Rows
-from lastitem.data.readers.transcoding import UNIT_SEPARATOR, UNREADABLE, Transcoded, shown
+from lastitem.data.readers.rows import QUOTED_EXAMPLES, BadRows, RawLog, Rows
+from lastitem.data.readers.transcoding import UNIT_SEPARATOR, UNREADABLE, as_text, shown
 from lastitem.data.readers.unpacking import unpacked
 from lastitem.errors import InputError
 
 SEPARATORS = (",", "\t", ";", "|")
 
 
-def read_delimited(
-    path: Path, stream: io.BufferedReader, form: Mapping[str, Any], bad: BadRows
-) -> Iterator[Rows]:
+def read_delimited(log: RawLog) -> Iterator[Rows]:
     """See :func:`lastitem.data.readers.reading.read_rows`."""
-    header, encoding = form.get("header", True), form.get("encoding", "utf-8")
-    separator = form.get("separator")
-    quotes = form.get("quotes", separator is None or len(separator) == 1)
+    header, separator = log.form.get("header", True), log.form.get("separator")
+    quotes = log.form.get("quotes", separator is None or len(separator) == 1)
     replaced = separator if separator and len(separator.encode()) > 1 else ""
-    decoded = Transcoded(stream, encoding, replaced)
-    text = io.BufferedReader(decoded, transcoding.BLOCK)
+    text = as_text(log.stream, log.encoding, replaced)
     first = text.readline() if header else text.peek(1).lstrip(b"\r\n").split(b"\n", 1)[0]
     if not first.strip():
         fault = "the first line, which should name the columns, is empty"
-        raise InputError(f"{path}: {fault if header else 'holds no rows'}")
+        raise InputError(fault if header else "holds no rows")
     names, separator = _columns(
-        path, first, form["columns"], UNIT_SEPARATOR if replaced else separator, quotes, header
+        first, log.columns, UNIT_SEPARATOR if replaced else separator, quotes, header
     )
     positions = {
-        role: names.index(column) if header else column for role, column in form["columns"].items()
+        role: names.index(column) if header else column for role, column in log.columns.items()
     }
     if not text.peek(1):
         return
@@ -55,7 +51,7 @@ def read_delimited(
     def written(value: str) -> str:
         return shown(value.replace(UNIT_SEPARATOR, replaced) if replaced else value)
 
-    skipped = _Skipped(followed, written, bad)
+    skipped = _Skipped(followed, written, log.bad)
     pieces = _open(
         followed if quotes else text, separator, quotes, len(names), positions, skipped.take
     )
@@ -65,8 +61,8 @@ def read_delimited(
         next_row = int(numbers[-1]) + 1 if len(numbers) else next_row
         columns = {role: piece.column(str(position)) for role, position in positions.items()}
         reasons = {}
-        if decoded.has_unreadable:
-            reasons[UNREADABLE] = f"{{role}} is not {encoding.upper()}"
+        if text.raw.has_unreadable:
+            reasons[UNREADABLE] = f"{{role}} is not {log.encoding.upper()}"
         if followed.has_quotes:
             reasons["\n"] = "line break inside the {role}"
             if replaced:
@@ -74,14 +70,14 @@ def read_delimited(
                     role: pc.replace_substring(column, UNIT_SEPARATOR, replaced)
                     for role, column in columns.items()
                 }
-        yield _usable(columns, followed.lines(numbers), reasons, bad, empty)
+        yield _usable(columns, followed.lines(numbers), reasons, log.bad, empty)
         skipped.report(next_row)
         followed.forget(next_row)
     skipped.report(np.inf)
     for line, row, lost in followed.lost:
-        bad.add("inside a quote that is never closed", [line], [written(row)], count=lost)
+        log.bad.add("inside a quote that is never closed", [line], [written(row)], count=lost)
     if empty:
-        _add_what_is_not_blank(path, form, np.concatenate(empty), bad)
+        _add_what_is_not_blank(log, np.concatenate(empty))
 
 
 def _open(
@@ -161,14 +157,16 @@ def _usable(
     """
     drop = np.ones(len(lines), dtype=bool)
     for column in columns.values():
-        drop &= pc.equal(column, "").to_numpy(zero_copy_only=False)
+        drop &= np.asarray(pc.equal(column, ""))
     if drop.any():
         empty.append(lines[drop])
     for pattern, reason in reasons.items():
         for role, column in columns.items():
-            found = pc.match_substring_regex(column, pattern).to_numpy(zero_copy_only=False) & ~drop
+            found = matches(column, pattern) & ~drop
             texts = column.filter(pa.array(found)).to_pylist()
-            bad.add(reason.format(role=role), lines[found], [shown(text) for text in texts])
+            bad.add(
+                reason.format(role=role), lines[found].tolist(), [shown(text) for text in texts]
+            )
             drop |= found
     if not drop.any():
         return Rows(dict(columns), lines)
@@ -176,26 +174,22 @@ def _usable(
     return Rows({role: column.filter(keep) for role, column in columns.items()}, lines[~drop])
 
 
-def _add_what_is_not_blank(
-    path: Path, form: Mapping[str, Any], lines: NDArray[np.int64], bad: BadRows
-) -> None:
+def _add_what_is_not_blank(log: RawLog, lines: NDArray[np.int64]) -> None:
     """Count those of these lines that are not blank, but hold no user, item and time;
     it takes another pass through the file.
     """
     found, texts = list[int](), list[str]()
-    with unpacked(path, form.get("member")) as (_, stream):
-        text = Transcoded(stream, form.get("encoding", "utf-8"))
-        numbered = enumerate(io.BufferedReader(text, transcoding.BLOCK), 1)
+    with unpacked(log.path, log.form.get("member")) as (_, stream):
+        numbered = enumerate(as_text(stream, log.encoding), 1)
         for wanted in lines.tolist():
             line = next(line for number, line in numbered if number == wanted).strip()
             if line:
                 found.append(wanted)
                 texts += [shown(line.decode())] if len(texts) < QUOTED_EXAMPLES else []
-    bad.add("no user, item and time", found, texts)
+    log.bad.add("no user, item and time", found, texts)
 
 
 def _columns(
-    path: Path,
     first: bytes,
     columns: Mapping[str, Any],
     separator: str | None,
@@ -208,7 +202,7 @@ def _columns(
     line = first.decode("utf-8", errors="replace").rstrip("\r\n")
     if "\r" in line:
         raise InputError(
-            f"{path}: has CR alone at the end of lines; convert it, for example with tr '\\r' '\\n'"
+            "has CR alone at the end of lines; convert it, for example with tr '\\r' '\\n'"
         )
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
     try:
@@ -217,18 +211,18 @@ def _columns(
             for candidate in ([separator] if separator else SEPARATORS)
         }
     except csv.Error as error:
-        raise InputError(f"{path}: the first line is no row of delimited text: {error}") from None
+        raise InputError(f"the first line is no row of delimited text: {error}") from None
     if header:
         for candidate, names in splits.items():
             if all(column in names for column in columns.values()):
-                _check_distinct(path, names, columns)
+                _check_distinct(names, columns)
                 return names, candidate
     most, names = max(splits.items(), key=lambda split: len(split[1]))
     there = names if header else range(len(names))
     missing = [role for role, column in columns.items() if column not in there]
     if not missing:
         return [""] * len(names), most
-    wanted = f"{path}: no column {columns[missing[0]]!r} for {missing[0]}; found"
+    wanted = f"no column {columns[missing[0]]!r} for {missing[0]}; found"
     if not header:
         raise InputError(f"{wanted}: {len(names)} columns, numbered from 0")
     hint = (
@@ -240,10 +234,10 @@ def _columns(
     raise InputError(f"{wanted}, with the separator {most!r}: {shown(', '.join(names[:40]))}{hint}")
 
 
-def _check_distinct(path: Path, names: list[str], columns: Mapping[str, str]) -> None:
+def _check_distinct(names: list[str], columns: Mapping[str, str]) -> None:
     for role, column in columns.items():
         if names.count(column) > 1:
             raise InputError(
-                f"{path}: the column {column!r} for {role} occurs more than once in the header;"
+                f"the column {column!r} for {role} occurs more than once in the header;"
                 " rename all but one"
             )

@@ -20,7 +20,7 @@ import pyarrow as pa
 from lastitem.data.readers.delimited import read_delimited
 from lastitem.data.readers.parquet import read_parquet
 from lastitem.data.readers.records import read_json_lines, read_python_literals
-from lastitem.data.readers.rows import BadRows, Rows
+from lastitem.data.readers.rows import BadRows, RawLog, Rows
 from lastitem.data.readers.unpacking import format_of, unpacked
 from lastitem.errors import InputError
 
@@ -55,19 +55,22 @@ def read_rows(path: str | Path, form: Mapping[str, Any], bad: BadRows) -> Iterat
     is not read.
     """
     path = Path(path)
-    kind, encoding = form.get("format"), form.get("encoding", "utf-8")
-    try:
-        b" ".decode(encoding, "ignore")
-    except LookupError as error:
-        raise InputError(
-            f"{path}: {error}; name an encoding of text, such as utf-8 or latin-1"
-        ) from None
+    kind = form.get("format")
     try:
         with unpacked(path, form.get("member")) as (file, stream):
-            kind = kind or format_of(path, stream, encoding)
-            for rows in READERS[kind](path, stream, form, bad):
+            log = RawLog(path, stream, form, bad)
+            try:
+                b" ".decode(log.encoding, "ignore")
+            except LookupError as error:
+                raise InputError(
+                    f"{error}; name an encoding of text, such as utf-8 or latin-1"
+                ) from None
+            kind = kind or format_of(stream, log.encoding)
+            for rows in READERS[kind](log):
                 rows.done = rows.done or file.tell()
                 yield rows
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
     # gzip.BadGzipFile is an OSError, which the second clause would take.
     except (gzip.BadGzipFile, EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError) as error:
         raise InputError(

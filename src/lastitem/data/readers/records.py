@@ -3,41 +3,34 @@
 from __future__ import annotations
 
 import ast
-import io
 import json
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from lastitem.data.readers import transcoding
-from lastitem.data.readers.rows import BadRows, Rows
-from lastitem.data.readers.transcoding import UNREADABLE, Transcoded, shown
+from lastitem.data.readers.rows import RawLog, Rows
+from lastitem.data.readers.transcoding import UNREADABLE, as_text, shown
 from lastitem.errors import InputError
 
 _LINES = 1 << 17
 
 
-def read_json_lines(
-    path: Path, stream: io.BufferedReader, form: Mapping[str, Any], bad: BadRows
-) -> Iterator[Rows]:
+def read_json_lines(log: RawLog) -> Iterator[Rows]:
     """See :func:`lastitem.data.readers.reading.read_rows`."""
     # Numbers stay the text they are written in: an id such as 1E5, or one of 19 digits,
     # is no quantity.
     decoder = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=lambda _: None)
-    return _read(path, stream, form, bad, decoder.decode, "not a JSON object")
+    return _read(log, decoder.decode, "not a JSON object")
 
 
-def read_python_literals(
-    path: Path, stream: io.BufferedReader, form: Mapping[str, Any], bad: BadRows
-) -> Iterator[Rows]:
+def read_python_literals(log: RawLog) -> Iterator[Rows]:
     """See :func:`lastitem.data.readers.reading.read_rows`."""
-    wanted = frozenset(form["columns"].values())
+    wanted = frozenset(log.columns.values())
 
     def parse(line: str) -> dict[str, Any]:
         return parse_python_record(line, wanted)
@@ -45,19 +38,12 @@ def read_python_literals(
     with warnings.catch_warnings():
         # Free text full of backslashes is no reason to warn of invalid escapes.
         warnings.simplefilter("ignore")
-        yield from _read(path, stream, form, bad, parse, "not a dictionary of Python literals")
+        yield from _read(log, parse, "not a dictionary of Python literals")
 
 
-def _read(
-    path: Path,
-    stream: io.BufferedReader,
-    form: Mapping[str, Any],
-    bad: BadRows,
-    parse: Callable[[str], Any],
-    fault: str,
-) -> Iterator[Rows]:
-    columns, encoding = form["columns"], form.get("encoding", "utf-8")
-    file_lines = enumerate(io.BufferedReader(Transcoded(stream, encoding), transcoding.BLOCK), 1)
+def _read(log: RawLog, parse: Callable[[str], Any], fault: str) -> Iterator[Rows]:
+    columns = log.columns
+    file_lines = enumerate(as_text(log.stream, log.encoding), 1)
     found_keys: set[str] = set()
     unseen = set(columns.values())
     while chunk := list(islice(file_lines, _LINES)):
@@ -73,7 +59,7 @@ def _read(
                     raise ValueError
                 row = [_text_of(record.get(column)) for column in columns.values()]
             except UnicodeError:
-                cause = f"id or time is not {encoding.upper()}"
+                cause = f"id or time is not {log.encoding.upper()}"
             except TypeError:
                 cause = "id or time is neither text nor a number"
             except (ValueError, RecursionError, MemoryError):
@@ -86,7 +72,7 @@ def _read(
                 for column, value in zip(values.values(), row, strict=True):
                     column.append(value)
                 continue
-            bad.add(cause, [number], [shown(text)])
+            log.bad.add(cause, [number], [shown(text)])
         if lines and unseen:
             role = next(role for role, column in columns.items() if column in unseen)
             last = chunk[-1][0]
@@ -94,7 +80,7 @@ def _read(
                 f"none of the first {last:,} lines has" if len(chunk) == _LINES else "no record has"
             )
             found = ", ".join(sorted(found_keys)[:40])
-            raise InputError(f"{path}: {none} {columns[role]!r} for {role}; found: {found}")
+            raise InputError(f"{none} {columns[role]!r} for {role}; found: {found}")
         yield Rows(
             {role: pa.array(value, pa.string()) for role, value in values.items()},
             np.array(lines, dtype=np.int64),

@@ -1,11 +1,14 @@
-"""What every reader hands on: rows of a raw log, and what is known of the unusable
-ones.
+"""What every reader is given and hands on: a raw log that is open, its rows, and what
+is known of the unusable ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import io
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -58,3 +61,31 @@ class Rows:
     columns: dict[str, pa.Array]
     lines: range | NDArray[np.int64]
     done: int = 0
+
+
+@dataclass
+class RawLog:
+    """A raw log that is open.
+
+    Attributes
+    ----------
+    path : where its file lies.
+    stream : its content, unpacked.
+    form : how to read it, see :func:`lastitem.data.readers.reading.read_rows`.
+    bad : is told of rows that cannot be taken apart.
+    """
+
+    path: Path
+    stream: io.BufferedReader
+    form: Mapping[str, Any]
+    bad: BadRows
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """Role → name, key or position of its column."""
+        return self.form["columns"]
+
+    @property
+    def encoding(self) -> str:
+        """Encoding of its text."""
+        return self.form.get("encoding", "utf-8")

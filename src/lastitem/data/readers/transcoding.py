@@ -74,6 +74,11 @@ class Transcoded(io.RawIOBase):
         return self._replaced(block).endswith(tuple(beginnings))
 
 
+def as_text(source: IO[bytes], encoding: str, separator: str = "") -> io.BufferedReader[Transcoded]:
+    """:class:`Transcoded`, in blocks."""
+    return io.BufferedReader(Transcoded(source, encoding, separator), BLOCK)
+
+
 def shown(text: str) -> str:
     """Text for a message: on one line, bytes that are no text as escapes."""
     return re.sub(

@@ -49,63 +49,63 @@ def unpacked(path: Path, member: str | None) -> Iterator[tuple[IO[bytes], io.Buf
         try:
             file: Any = stack.enter_context(path.open("rb", buffering=_BUFFER))
         except OSError as error:
-            raise InputError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+            raise InputError((error.strerror or str(error)).lower()) from None
         stream = file
         while (magic := stream.peek(8)[:8]).startswith((GZIP, *ZIP)):
             inner: Any = (
                 gzip.GzipFile(fileobj=stream, mode="rb")
                 if magic.startswith(GZIP)
-                else _member_of(path, stream, member, stack)
+                else _member_of(stream, member, stack)
             )
             stream = io.BufferedReader(stack.enter_context(inner), _BUFFER)
         for start, name in _OTHER_COMPRESSIONS.items():
             if magic.startswith(start):
                 raise InputError(
-                    f"{path}: is compressed with {name}; gzip, zip and plain files are read, so"
+                    f"is compressed with {name}; gzip, zip and plain files are read, so"
                     " unpack it or pack it anew"
                 )
         yield file, stream
 
 
-def _member_of(path: Path, stream: IO[bytes], member: str | None, stack: ExitStack) -> IO[bytes]:
+def _member_of(stream: IO[bytes], member: str | None, stack: ExitStack) -> IO[bytes]:
     try:
         archive = stack.enter_context(zipfile.ZipFile(stream))
     except (RuntimeError, ValueError, struct.error) as error:
         raise zipfile.BadZipFile(str(error)) from None
     names = archive.namelist()
     if "[Content_Types].xml" in names:
-        raise InputError(f"{path}: is an Office document; export the sheet as CSV")
+        raise InputError("is an Office document; export the sheet as CSV")
     files = [name for name in names if not name.endswith("/") and not name.startswith("__MACOSX/")]
     if member is None and len(files) == 1:
         member = files[0]
     if member not in files:
         wanted = "which member to read is not said" if member is None else f"no member {member!r}"
         raise InputError(
-            f"{path}: {wanted} in this zip archive; found: {', '.join(files[:20]) or 'nothing'};"
+            f"{wanted} in this zip archive; found: {', '.join(files[:20]) or 'nothing'};"
             " name one as `member`"
         )
     try:
         return archive.open(member)
     except (RuntimeError, NotImplementedError) as error:
         raise InputError(
-            f"{path}: the member {member!r} cannot be unpacked: {error}; unpack it by hand"
+            f"the member {member!r} cannot be unpacked: {error}; unpack it by hand"
         ) from None
 
 
-def format_of(path: Path, stream: io.BufferedReader, encoding: str) -> str:
+def format_of(stream: io.BufferedReader, encoding: str) -> str:
     """The format that the beginning of the unpacked content shows; InputError if it is
     one that is not read.
     """
     head = stream.peek(1 << 16)
     if not head:
-        raise InputError(f"{path}: is empty")
+        raise InputError("is empty")
     if head.startswith(b"PAR1"):
         return "parquet"
     if (
         head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
         and codecs.lookup(encoding).name == "utf-8"
     ):
-        raise InputError(f"{path}: is UTF-16, not UTF-8; say so with `encoding: utf-16`")
+        raise InputError("is UTF-16, not UTF-8; say so with `encoding: utf-16`")
     start = head.decode(encoding, errors="ignore").removeprefix("\ufeff").lstrip()
     if re.match(r"\{\s*('|[uU]['\"])", start):
         return "python-literals"
@@ -113,13 +113,13 @@ def format_of(path: Path, stream: io.BufferedReader, encoding: str) -> str:
         return "json-lines"
     if re.match(r"\[\s*[\[{]", start):
         raise InputError(
-            f"{path}: is one JSON array; write one record per line, for example with jq -c '.[]'"
+            "is one JSON array; write one record per line, for example with jq -c '.[]'"
         )
     if re.match(r"<(!doctype|html|\?xml)", start, re.IGNORECASE):
-        raise InputError(f"{path}: is a web page or XML, not a log")
+        raise InputError("is a web page or XML, not a log")
     if b"\0" in head and b"\0" not in "a".encode(encoding):
         raise InputError(
-            f"{path}: is neither text nor Parquet (it holds zero bytes); delimited text, records"
+            "is neither text nor Parquet (it holds zero bytes); delimited text, records"
             " and Parquet are read"
         )
     return "delimited"
