@@ -18,11 +18,16 @@ from lastitem.files import read_json, write_json
 def main(argv: Sequence[str] | None = None) -> None:
     """Parse arguments, read, filter, write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--dataset", required=True, help="name for messages and tables")
-    parser.add_argument("--log", required=True, help="the raw log as it was downloaded")
-    parser.add_argument(
-        "--provenance", required=True, help="JSON written by download.py; names the source"
-    )
+    for name, text in (
+        ("dataset", "name for messages and tables"),
+        ("log", "the raw log as it was downloaded"),
+        ("provenance", "JSON written by download.py; names the source"),
+        ("interactions", "output: user, item, timestamp (Parquet)"),
+        ("users", "output: user code → original id (Parquet)"),
+        ("items", "output: item code → original id (Parquet)"),
+        ("statistics", "output: counts and the row of Table 1 (JSON)"),
+    ):
+        parser.add_argument(f"--{name}", required=True, help=text)
     parser.add_argument(
         "--sources",
         required=True,
@@ -34,14 +39,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         "--ties", required=True, choices=TIE_ORDERS, help="order of a user's events with equal time"
     )
     parser.add_argument("--seed", type=int, default=0, help="of --ties random")
-    parser.add_argument(
-        "--interactions", required=True, help="output: user, item, timestamp (Parquet)"
-    )
-    parser.add_argument("--users", required=True, help="output: user code → original id (Parquet)")
-    parser.add_argument("--items", required=True, help="output: item code → original id (Parquet)")
-    parser.add_argument(
-        "--statistics", required=True, help="output: counts and the row of Table 1 (JSON)"
-    )
     arguments = parser.parse_args(argv)
 
     provenance = read_json(arguments.provenance)

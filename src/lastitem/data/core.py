@@ -89,8 +89,8 @@ def core_filter(
         raise InputError(f"ties: {ties!r} is not known; allowed: {', '.join(TIE_ORDERS)}")
     events: list[NDArray[Any]] = [*_sorted_sequences(log, ties, seed)]  # user, item, time
     counts = [
-        np.diff(np.searchsorted(events[0], np.arange(len(log.user_ids) + 1))),
-        _occurrences(events[1], len(log.item_ids)),
+        _occurrences(code, len(ids))
+        for code, ids in zip(events, (log.user_ids, log.item_ids), strict=False)
     ]
 
     def keep(mask: NDArray[np.bool_]) -> int:

@@ -225,8 +225,17 @@ def _explain(
                 if key not in ("form", "sources")
             ]
     place = ".".join(map(str, way)) or "top level"
-    explain = _EXPLAINED.get(str(error.validator), _broken_rule)
-    return [f"{place}: {line}" for line in explain(error, known)]
+    value, wanted = error.instance, error.validator_value
+    # Rule of the schema → what is said of a value that breaks it.
+    lines: dict[str, Callable[[], Iterable[str]]] = {
+        "additionalProperties": lambda: _unknown_keys(error, known),
+        "required": lambda: [f"key {key!r} is missing" for key in wanted if key not in value],
+        "enum": lambda: [f"{value!r} is not allowed{_instead(value, wanted)}"],
+        "oneOf": lambda: _not_one_key(value, wanted),
+        "contains": lambda: [f"{value!r} must hold {wanted.get('const')!r}"],
+    }
+    rule = str(error.validator)
+    return [f"{place}: {line}" for line in lines.get(rule, lambda: _broken_rule(error))()]
 
 
 def _unknown_keys(error: jsonschema.ValidationError, known: Iterable[str]) -> Iterable[str]:
@@ -241,40 +250,22 @@ def _unknown_keys(error: jsonschema.ValidationError, known: Iterable[str]) -> It
             )
 
 
-def _not_one_key(error: jsonschema.ValidationError, _: object) -> Iterable[str]:
+def _not_one_key(value: object, options: Iterable[Mapping[str, Any]]) -> Iterable[str]:
     # What is no mapping is told by its type, too.
-    if isinstance(error.instance, Mapping):
-        keys = ", ".join(option["required"][0] for option in error.validator_value)
-        found = ", ".join(map(str, error.instance)) or "nothing"
-        yield f"name exactly one of {keys}; found: {found}"
+    if isinstance(value, Mapping):
+        keys = ", ".join(option["required"][0] for option in options)
+        yield f"name exactly one of {keys}; found: {', '.join(map(str, value)) or 'nothing'}"
 
 
-def _broken_rule(error: jsonschema.ValidationError, _: object) -> Iterable[str]:
-    limit = {"True": "", "integer": " integer, a whole number without a point"}
-    allowed = str(error.validator_value)
+def _broken_rule(error: jsonschema.ValidationError) -> Iterable[str]:
     rule = _RULES.get(str(error.validator), f"breaks the rule {error.validator}:")
+    limit = "" if error.validator_value is True else f" {error.validator_value}"
+    if limit == " integer":
+        limit += ", a whole number without a point"
     described = error.schema.get("description")
-    yield (
-        f"{error.instance!r} {rule}{limit.get(allowed, f' {allowed}')}"
-        + (f" ({described})" if described else "")
-    )
+    yield f"{error.instance!r} {rule}{limit}" + (f" ({described})" if described else "")
 
 
-#: Rule of the schema → the lines that say how it is broken, of the error and the keys
-#: that its author knows.
-_EXPLAINED: dict[str, Callable[[jsonschema.ValidationError, Iterable[str]], Iterable[str]]] = {
-    "additionalProperties": _unknown_keys,
-    "required": lambda error, _: [
-        f"key {key!r} is missing" for key in error.validator_value if key not in error.instance
-    ],
-    "enum": lambda error, _: [
-        f"{error.instance!r} is not allowed{_instead(error.instance, error.validator_value)}"
-    ],
-    "oneOf": _not_one_key,
-    "contains": lambda error, _: [
-        f"{error.instance!r} must hold {error.validator_value.get('const')!r}"
-    ],
-}
 #: Any other rule → what the value must be.
 _RULES = {
     "type": "must be of type",

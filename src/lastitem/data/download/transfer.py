@@ -284,12 +284,7 @@ def _answer(address: str, **options: Any) -> Iterator[requests.Response]:
 
 def _explained(error: Exception) -> SourceError:
     cause = error.args[0] if error.args and isinstance(error, requests.ConnectionError) else error
-    if isinstance(
-        error,
-        requests.exceptions.InvalidSchema
-        | requests.exceptions.InvalidURL
-        | requests.exceptions.MissingSchema,
-    ):
+    if isinstance(error, ValueError):
         return SourceError(
             f"it is, or leads to, an address that cannot be used; http and https can ({error})"
         )
