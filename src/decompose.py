@@ -8,10 +8,11 @@ import argparse
 from collections.abc import Sequence
 
 from lastitem import device
-from lastitem.arguments import add_trained_model, run_of
+from lastitem.arguments import add_files, add_trained_model, run_of
 from lastitem.data.sequences import read_held_out
 from lastitem.errors import run
-from lastitem.evaluation.decomposition import NO_ATTENTION, SINGLE_ITEMS, decompose
+from lastitem.evaluation.decomposition import SINGLE_ITEMS, decompose
+from lastitem.evaluation.probing import NO_ATTENTION, attention_blocks
 from lastitem.models.registry import load
 from lastitem.study.runs import stack, write_run_table
 
@@ -23,23 +24,18 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--map-positions", required=True, type=int, help="newest positions shown in the maps"
     )
-    parser.add_argument(
-        "--mixing",
-        required=True,
-        help="output: mean, median, sd per layer, part and positions (Parquet)",
-    )
-    parser.add_argument(
-        "--mixing-users", required=True, help="output: the ratios of each user (Parquet)"
-    )
-    parser.add_argument(
-        "--maps", required=True, help="output: averages over users per cell (Parquet)"
+    add_files(
+        parser,
+        mixing="output: mean, median, sd per layer, part and positions (Parquet)",
+        mixing_users="output: the ratios of each user (Parquet)",
+        maps="output: averages over users per cell (Parquet)",
     )
     arguments = parser.parse_args(argv)
 
     this = run_of(arguments)
     place = device.configure(arguments.device, arguments.threads)
     model = load(arguments.weights, arguments.description)[0].to(place)
-    if not model.has_attention:
+    if not attention_blocks(model):
         for path in (arguments.mixing, arguments.mixing_users, arguments.maps):
             write_run_table(path, this, {}, note=NO_ATTENTION)
         return

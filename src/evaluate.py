@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lastitem import device
-from lastitem.arguments import add_trained_model, run_of
+from lastitem.arguments import add_files, add_seen_filter, add_trained_model, filters_seen, run_of
 from lastitem.data.sequences import read_held_out, read_training
 from lastitem.errors import run
 from lastitem.evaluation.metrics import coverage
@@ -25,28 +25,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Parse arguments, rank, write ranks, recommendations and coverage."""
     parser = argparse.ArgumentParser(description=__doc__)
     add_trained_model(parser)
-    parser.add_argument(
-        "--train", required=True, help="training part (Parquet): tells which targets are cold"
-    )
-    parser.add_argument(
-        "--filter-seen",
-        required=True,
-        choices=("true", "false"),
-        help="leave seen items out of the lists",
+    add_seen_filter(parser)
+    add_files(
+        parser,
+        train="training part (Parquet): tells which targets are cold",
+        users="user map (Parquet): code → original id",
+        items="item map (Parquet): code → original id",
+        recommendations="output: the best items of each case, with original ids (Parquet)",
+        ranks="output: a row per test case (Parquet)",
+        summary="output: coverage and counts (JSON)",
     )
     parser.add_argument("--cutoffs", required=True, type=int, nargs="+", help="K of coverage@K")
-    parser.add_argument("--users", required=True, help="user map (Parquet): code → original id")
-    parser.add_argument("--items", required=True, help="item map (Parquet): code → original id")
     parser.add_argument(
         "--recommendation-length", required=True, type=int, help="items recommended for each case"
     )
-    parser.add_argument(
-        "--recommendations",
-        required=True,
-        help="output: the best items of each case, with original ids (Parquet)",
-    )
-    parser.add_argument("--ranks", required=True, help="output: a row per test case (Parquet)")
-    parser.add_argument("--summary", required=True, help="output: coverage and counts (JSON)")
     arguments = parser.parse_args(argv)
 
     place = device.configure(arguments.device, arguments.threads)
@@ -55,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     found = rank(
         model,
         cases,
-        filter_seen=arguments.filter_seen == "true",
+        filter_seen=filters_seen(arguments),
         list_length=max(*arguments.cutoffs, arguments.recommendation_length),
         device=place,
     )
@@ -91,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "model": this.model,
         "seed": this.seed,
         "ranking": "full catalogue",
-        "filter_seen": arguments.filter_seen == "true",
+        "filter_seen": filters_seen(arguments),
         "items": model.items,
         "users": len(np.unique(cases.user)),
         "targets": len(cases),

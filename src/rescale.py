@@ -10,10 +10,18 @@ from collections.abc import Sequence
 from tqdm import tqdm
 
 from lastitem import device
-from lastitem.arguments import add_trained_model, run_of
+from lastitem.arguments import (
+    add_files,
+    add_seen_filter,
+    add_shuffles,
+    add_trained_model,
+    filters_seen,
+    run_of,
+)
 from lastitem.data.sequences import read_held_out
 from lastitem.errors import InputError, run
-from lastitem.evaluation.decomposition import NO_ATTENTION, SINGLE_ITEMS
+from lastitem.evaluation.decomposition import SINGLE_ITEMS
+from lastitem.evaluation.probing import NO_ATTENTION, attention_blocks
 from lastitem.evaluation.rescaling import rank_scaled
 from lastitem.evaluation.shuffling import orders_and_repeats
 from lastitem.models.registry import load
@@ -26,32 +34,21 @@ def main(argv: Sequence[str] | None = None) -> None:
     """
     parser = argparse.ArgumentParser(description=__doc__)
     add_trained_model(parser)
-    parser.add_argument(
-        "--validation", required=True, help="validation part (Parquet): λ is chosen on it"
+    add_files(
+        parser,
+        validation="validation part (Parquet): λ is chosen on it",
+        ranks="output: a row per part, λ, order, repeat and case (Parquet)",
+        mixing="output: mixing ratios of each user by λ (Parquet)",
     )
-    parser.add_argument(
-        "--filter-seen",
-        required=True,
-        choices=("true", "false"),
-        help="leave seen items out of the lists",
-    )
+    add_seen_filter(parser)
     parser.add_argument("--scales", required=True, nargs="+", help="the grid of λ; holds 1")
-    parser.add_argument("--repeats", required=True, type=int, help="shuffles of each kind")
-    parser.add_argument(
-        "--shuffle-seed", type=int, default=0, help="with user and repeat decides each permutation"
-    )
-    parser.add_argument(
-        "--ranks", required=True, help="output: a row per part, λ, order, repeat and case (Parquet)"
-    )
-    parser.add_argument(
-        "--mixing", required=True, help="output: mixing ratios of each user by λ (Parquet)"
-    )
+    add_shuffles(parser)
     arguments = parser.parse_args(argv)
 
     this = run_of(arguments)
     place = device.configure(arguments.device, arguments.threads)
     model = load(arguments.weights, arguments.description)[0].to(place)
-    if not model.has_attention:
+    if not attention_blocks(model):
         for path in (arguments.ranks, arguments.mixing):
             write_run_table(path, this, {}, note=NO_ATTENTION)
         return
@@ -76,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             order=order,
             repeat=repeat,
             shuffle_seed=arguments.shuffle_seed,
-            filter_seen=arguments.filter_seen == "true",
+            filter_seen=filters_seen(arguments),
             mixing=(part, order) == ("test", "ordered"),
             device=place,
         )

@@ -11,7 +11,14 @@ import numpy as np
 from tqdm import tqdm
 
 from lastitem import device
-from lastitem.arguments import add_trained_model, run_of
+from lastitem.arguments import (
+    add_files,
+    add_seen_filter,
+    add_shuffles,
+    add_trained_model,
+    filters_seen,
+    run_of,
+)
 from lastitem.data.sequences import read_held_out
 from lastitem.errors import run
 from lastitem.evaluation.ranking import rank
@@ -26,17 +33,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     """
     parser = argparse.ArgumentParser(description=__doc__)
     add_trained_model(parser)
-    parser.add_argument(
-        "--filter-seen",
-        required=True,
-        choices=("true", "false"),
-        help="leave seen items out of the lists",
-    )
-    parser.add_argument("--repeats", required=True, type=int, help="shuffles of each kind")
-    parser.add_argument(
-        "--shuffle-seed", type=int, default=0, help="with user and repeat decides each permutation"
-    )
-    parser.add_argument("--out", required=True, help="output (Parquet)")
+    add_seen_filter(parser)
+    add_shuffles(parser)
+    add_files(parser, out="output (Parquet)")
     arguments = parser.parse_args(argv)
 
     place = device.configure(arguments.device, arguments.threads)
@@ -49,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         found = rank(
             model,
             cases,
-            filter_seen=arguments.filter_seen == "true",
+            filter_seen=filters_seen(arguments),
             reorder=reorder(order, arguments.shuffle_seed, repeat),
             device=place,
         )

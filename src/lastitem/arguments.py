@@ -8,6 +8,27 @@ import os
 from lastitem.study.runs import Run
 
 
+def add_files(parser: argparse.ArgumentParser, **files: str) -> None:
+    """Add a required option for each file; its help says what the file is."""
+    for name, help_text in files.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", required=True, help=help_text)
+
+
+def add_seen_filter(parser: argparse.ArgumentParser) -> None:
+    """Add --filter-seen (:func:`filters_seen`)."""
+    parser.add_argument(
+        "--filter-seen",
+        required=True,
+        choices=("true", "false"),
+        help="whether items of the history are left out of the lists",
+    )
+
+
+def filters_seen(arguments: argparse.Namespace) -> bool:
+    """What --filter-seen says."""
+    return arguments.filter_seen == "true"
+
+
 def add_run(parser: argparse.ArgumentParser) -> None:
     """Add the four options that name a run (:func:`run_of`)."""
     group = parser.add_argument_group("the run, as it will be named in tables and figures")
@@ -20,6 +41,16 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 def run_of(arguments: argparse.Namespace) -> Run:
     """The run that the parsed options name."""
     return Run(arguments.dataset, arguments.split, arguments.model, arguments.seed)
+
+
+def add_shuffles(parser: argparse.ArgumentParser) -> None:
+    """Add --repeats and --shuffle-seed
+    (:func:`lastitem.evaluation.shuffling.reorder`).
+    """
+    parser.add_argument("--repeats", required=True, type=int, help="shuffles of each kind")
+    parser.add_argument(
+        "--shuffle-seed", type=int, default=0, help="with user and repeat decides each permutation"
+    )
 
 
 def add_device(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +68,10 @@ def add_trained_model(parser: argparse.ArgumentParser) -> None:
     where to compute.
     """
     add_run(parser)
-    parser.add_argument("--weights", required=True, help="trained model (safetensors)")
-    parser.add_argument("--description", required=True, help="its description (JSON)")
-    parser.add_argument("--test", required=True, help="test part (Parquet)")
+    add_files(
+        parser,
+        weights="trained model (safetensors)",
+        description="its description (JSON)",
+        test="test part (Parquet)",
+    )
     add_device(parser)

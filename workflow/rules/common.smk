@@ -1,5 +1,6 @@
 # What every rules file uses: the checked config, paths, wildcards, and the few functions of wildcards.
 # Parsed again in every cluster job, so nothing heavy (torch, pandas, numpy) may be imported here.
+import functools
 import itertools
 import json
 import os
@@ -11,9 +12,10 @@ from snakemake.exceptions import WorkflowError
 
 sys.path.insert(0, str(Path(workflow.basedir) / "src"))
 
-from lastitem.study.config import check, study_runs, tie_order_runs
+from lastitem.models.settings import import_path
+from lastitem.study.config import check, own_settings, study_runs, tie_order_runs
 from lastitem.errors import InputError, after_failure
-from lastitem.study.dependencies import imported_modules
+from lastitem.study.dependencies import files_of, imported_modules
 from lastitem.data.download.local_files import fingerprints, without_password
 
 try:
@@ -79,9 +81,26 @@ def script(name):
     return f"{SCRIPTS}/{name}"
 
 
+@functools.cache
 def modules(name):
     """The library modules a script imports: as inputs they make an edit rerun what depends on it."""
     return [str(path) for path in imported_modules(script(name))]
+
+
+def architecture(wildcards):
+    """Which model it is."""
+    return config["model_settings"][wildcards.model]["architecture"]
+
+
+def model_code(script):
+    """The files a model is made of, beside those the script imports: an edit trains it anew, and no other."""
+    return lambda wildcards: code_beside(script, import_path(architecture(wildcards)))
+
+
+@functools.cache
+def code_beside(script, model):
+    imported = modules(script)
+    return [path for path in map(str, files_of(model)) if path not in imported]
 
 
 def runs(path, models=None):
@@ -192,12 +211,7 @@ def attempts(megabytes):
 
 def model_settings(wildcards):
     """JSON: what the architecture is built with; at a point of a grid, with that point's values."""
-    settings = config["model_settings"][wildcards.model]
-    own = {
-        key: value
-        for key, value in settings.items()
-        if key not in ("architecture", "training", "grid")
-    }
+    own = own_settings(config["model_settings"][wildcards.model])
     point = getattr(wildcards, "point", None)
     return json.dumps(own | (grid_points(wildcards.model)[point] if point else {}), sort_keys=True)
 

@@ -8,6 +8,7 @@ rule evaluate:
     input:
         script=script("evaluate.py"),
         modules=modules("evaluate.py"),
+        model_code=model_code("evaluate.py"),
         weights=f"{RUN}/model.safetensors",
         description=f"{RUN}/model.json",
         train=f"{SPLIT}/train.parquet",
@@ -49,6 +50,7 @@ rule shuffle:
     input:
         script=script("shuffle.py"),
         modules=modules("shuffle.py"),
+        model_code=model_code("shuffle.py"),
         weights=f"{RUN}/model.safetensors",
         description=f"{RUN}/model.json",
         test=f"{SPLIT}/test.parquet",
@@ -83,6 +85,7 @@ rule decompose:
     input:
         script=script("decompose.py"),
         modules=modules("decompose.py"),
+        model_code=model_code("decompose.py"),
         weights=f"{RUN}/model.safetensors",
         description=f"{RUN}/model.json",
         test=f"{SPLIT}/test.parquet",
@@ -117,6 +120,7 @@ rule rescale:
     input:
         script=script("rescale.py"),
         modules=modules("rescale.py"),
+        model_code=model_code("rescale.py"),
         weights=f"{RUN}/model.safetensors",
         description=f"{RUN}/model.json",
         validation=f"{SPLIT}/validation.parquet",

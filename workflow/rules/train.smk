@@ -12,6 +12,7 @@ rule train:
     input:
         script=script("train.py"),
         modules=modules("train.py"),
+        model_code=model_code("train.py"),
         train=f"{SPLIT}/train.parquet",
         validation=f"{SPLIT}/validation.parquet",
         item_map=f"{CORE}/items.parquet",
@@ -32,7 +33,7 @@ rule train:
         runtime=720,
         gpu=gpu,
     params:
-        architecture=lambda wildcards: config["model_settings"][wildcards.model]["architecture"],
+        architecture=architecture,
         settings=model_settings,
         training=training_settings,
         filter_seen=filter_seen,
@@ -43,7 +44,7 @@ rule train:
     shell:
         "OMP_NUM_THREADS={threads} python {input.script:q} --dataset {wildcards.dataset:q} --split {wildcards.split}"
         " --model {wildcards.model:q} --seed {wildcards.seed} --train {input.train:q} --validation {input.validation:q}"
-        " --items {input.item_map:q} --architecture {params.architecture} --settings {params.settings:q}"
+        " --items {input.item_map:q} --architecture {params.architecture:q} --settings {params.settings:q}"
         " --training {params.training:q} --filter-seen {params.filter_seen} --device {params.device} --threads {threads}"
         " --state {params.state:q} {params.choice} --weights {output.weights:q} --description {output.description:q} --curve {output.curve:q} 2>&1 | tee {log:q}"
 
@@ -52,6 +53,7 @@ use rule train as train_grid_point with:
     input:
         script=script("train.py"),
         modules=modules("train.py"),
+        model_code=model_code("train.py"),
         train=f"{SPLIT}/train.parquet",
         validation=f"{SPLIT}/validation.parquet",
         item_map=f"{CORE}/items.parquet",
@@ -65,7 +67,7 @@ use rule train as train_grid_point with:
     benchmark:
         "logs/train/{dataset}.{split}.{model}.{point}.seed={seed}.tsv"
     params:
-        architecture=lambda wildcards: config["model_settings"][wildcards.model]["architecture"],
+        architecture=architecture,
         settings=model_settings,
         training=training_settings,
         filter_seen=filter_seen,

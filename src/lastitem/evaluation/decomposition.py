@@ -39,14 +39,13 @@ from torch import Tensor
 
 from lastitem.data.padding import pad, tiles
 from lastitem.data.sequences import HeldOut
-from lastitem.models.attention import BlockTrace
+from lastitem.evaluation.probing import BlockTrace, attention_blocks, probing
 from lastitem.models.interface import SequenceModel
 from lastitem.study.parts import HEAD_SHARE, PARTS, WHOLE_STACK
 
 ADDITIVITY_TOLERANCE = 1e-4
-#: What files say instead of rows: of a model without attention, and where no input has
-#: an item to mix in.
-NO_ATTENTION, SINGLE_ITEMS = "no attention block", "every input has one item"
+#: What files say instead of rows where no input has an item to mix in.
+SINGLE_ITEMS = "every input has one item"
 
 
 @dataclass
@@ -340,54 +339,41 @@ def decompose(
     Raises
     ------
     ArithmeticError if the parts and the left-out terms miss the model's own output by
-    more than 1e-4 anywhere.
+        more than 1e-4 anywhere. InputError if the model has no attention block.
     """
     model.eval()
     single = cases.length < 2
     chosen = cases.select(np.flatnonzero(~single))
-    shape = (len(chosen), model.attention_blocks, len(PARTS))
-    latest, stack = (
-        np.zeros(shape, dtype=np.float32),
-        np.full(len(chosen), np.nan, dtype=np.float32),
-    )
-    shares = np.zeros((*shape[:2], model.attention_heads), dtype=np.float32)
-    map_shape = (model.attention_blocks, map_positions, map_positions)
-    attention_sum, norm_sum, map_count = (
-        np.zeros(map_shape),
-        np.zeros(map_shape),
-        np.zeros(map_shape[1:], dtype=np.int64),
-    )
+    blocks = attention_blocks(model)
+    heads = max((block.attention.heads for block in blocks), default=0)
+    alone = all(block.other_branch is None for block in blocks)
+    shape = (len(chosen), len(blocks), len(PARTS))
+    latest = np.zeros(shape, dtype=np.float32)
+    stack = np.full(len(chosen), np.nan, dtype=np.float32)
+    shares = np.zeros((*shape[:2], heads), dtype=np.float32)
     every = [np.zeros((0, *shape[1:]), dtype=np.float32)]
+    maps = _Maps(len(blocks), map_positions)
     error = 0.0
-    for index, count, width in tiles(chosen, model.input_length, "decompose"):
-        items, length = pad(chosen, index, model.input_length, width)
-        items, length = items.to(device), length.to(device)
-        traces: list[BlockTrace] = []
-        model.encode(items, length, residual_scale=residual_scale, trace=traces)
-        start, end = model.input_start(length), model.readout(length) + 1
-        place = torch.arange(traces[0].before_norm.shape[1], device=device)
-        counted = torch.arange(len(index), device=device) < count
-        real = (place >= start[:, None]) & (place < end[:, None]) & counted[:, None]
-        error = max(error, check_additivity(traces, real))
-        ratios = torch.stack([mixing_ratios(trace) for trace in traces]).permute(2, 3, 0, 1)
-        latest[index] = ratios[torch.arange(len(index), device=device), end - 1].cpu().numpy()
-        every.append(ratios[real].cpu().numpy())
-        shares[index] = (
-            torch.stack([head_shares(trace, end - 1) for trace in traces], dim=1).cpu().numpy()
-        )
-        if not model.has_other_branch:
-            stack[index] = stack_mixing_ratio(traces, end - 1).cpu().numpy()
-        if map_positions:
-            for layer, trace in enumerate(traces):
-                weights, norms, valid = newest_maps(trace, start, end, map_positions)
-                both = valid[:, :, None] & valid[:, None, :] & counted[:, None, None]
-                attention_sum[layer] += (
-                    torch.where(both, weights, 0).sum(dim=0, dtype=torch.float64).cpu().numpy()
-                )
-                norm_sum[layer] += (
-                    torch.where(both, norms, 0).sum(dim=0, dtype=torch.float64).cpu().numpy()
-                )
-            map_count += both.sum(dim=0).cpu().numpy()
+    with probing(model, residual_scale=residual_scale, query="every") as traces:
+        for index, count, width in tiles(chosen, model.input_length, "decompose"):
+            items, length = pad(chosen, index, model.input_length, width)
+            items, length = items.to(device), length.to(device)
+            traces.clear()
+            model.encode(items, length)
+            start, end = model.input_start(length), model.readout(length) + 1
+            place = torch.arange(traces[0].before_norm.shape[1], device=device)
+            row = torch.arange(len(index), device=device)
+            counted = row < count
+            real = (place >= start[:, None]) & (place < end[:, None]) & counted[:, None]
+            error = max(error, check_additivity(traces, real))
+            ratios = torch.stack([mixing_ratios(trace) for trace in traces]).permute(2, 3, 0, 1)
+            latest[index] = ratios[row, end - 1].cpu().numpy()
+            every.append(ratios[real].cpu().numpy())
+            by_head = [head_shares(trace, end - 1) for trace in traces]
+            shares[index] = torch.stack(by_head, dim=1).cpu().numpy()
+            if alone:
+                stack[index] = stack_mixing_ratio(traces, end - 1).cpu().numpy()
+            maps.add(traces, start, end, counted)
     with np.errstate(invalid="ignore", divide="ignore"):
         return Decomposition(
             user=chosen.user,
@@ -395,9 +381,31 @@ def decompose(
             every=np.concatenate(every),
             stack=stack,
             head_shares=shares,
-            attention_map=attention_sum / map_count,
-            norm_map=norm_sum / map_count,
-            map_count=map_count,
+            attention_map=maps.attention / maps.count,
+            norm_map=maps.norm / maps.count,
+            map_count=maps.count,
             single_item_inputs=int(single.sum()),
             additivity_error=error,
         )
+
+
+class _Maps:
+    """Sums over inputs of :func:`newest_maps` of each block, and their counts."""
+
+    def __init__(self, blocks: int, positions: int) -> None:
+        self.positions = positions
+        self.attention, self.norm = np.zeros((2, blocks, positions, positions))
+        self.count = np.zeros((positions, positions), dtype=np.int64)
+
+    def add(
+        self, traces: Sequence[BlockTrace], start: Tensor, end: Tensor, counted: Tensor
+    ) -> None:
+        """Add a tile; ``counted``, bool [B], leaves out what only fills its shape."""
+        for layer, trace in enumerate(traces if self.positions else ()):
+            weights, norms, valid = newest_maps(trace, start, end, self.positions)
+            both = valid[:, :, None] & valid[:, None, :] & counted[:, None, None]
+            for total, cells in ((self.attention, weights), (self.norm, norms)):
+                cells = torch.where(both, cells, 0).sum(dim=0, dtype=torch.float64)
+                total[layer] += cells.cpu().numpy()
+            if layer == 0:
+                self.count += both.sum(dim=0).cpu().numpy()

@@ -8,8 +8,10 @@ counted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -19,8 +21,8 @@ from torch import Tensor
 from lastitem.data.padding import pad, tiles
 from lastitem.data.sequences import HeldOut
 from lastitem.errors import InputError
-from lastitem.models.attention import BlockTrace, QueryTrace
-from lastitem.models.interface import SequenceModel
+from lastitem.evaluation.probing import BlockTrace, probing
+from lastitem.models.interface import Recommender, SequenceModel
 
 NO_RANK = 0
 
@@ -63,7 +65,7 @@ class Ranks:
 
 @torch.inference_mode()
 def rank(
-    model: SequenceModel,
+    model: Recommender,
     cases: HeldOut,
     *,
     filter_seen: bool,
@@ -95,12 +97,10 @@ def rank(
 
     Raises
     ------
-    InputError if a score is NaN, or ``residual_scale`` is negative or not finite.
+    InputError if a score is NaN, if ``residual_scale`` is negative or not finite, or if
+        one but 1, ``inspect`` or a further offset is asked of a model for which it has
+        no meaning.
     """
-    if not 0.0 <= residual_scale < np.inf:
-        raise InputError(
-            f"residual_scale: {residual_scale!r} must be a finite number that is not negative"
-        )
     model.eval()
     count = len(cases)
     target = np.zeros((count, len(offsets)), dtype=np.int32)
@@ -109,46 +109,32 @@ def rank(
     lists = np.zeros((count, list_length), dtype=np.int32) if list_length else None
     list_scores = np.full((count, list_length), np.nan, dtype=np.float32) if list_length else None
     inspected: list[tuple[NDArray[np.int64], NDArray[np.float32]]] = []
-    vectors, place = _distinct(model.item_vectors())
-    # Items along the rows of memory: the product is faster.
-    vectors, place = vectors.to(device).T.contiguous(), None if place is None else place.to(device)
-    keywords = {"residual_scale": residual_scale} if model.has_attention else {}
     for index, _, width in tiles(cases, model.input_length, "rank"):
         items, length = pad(cases, index, model.input_length, width)
         history = cases.end[index] - cases.start[index]
-        own = [
-            torch.from_numpy(
-                cases.items[cases.end[index] - np.minimum(back, history)].astype(np.int64)
-            )
-            for back in (1, 2)
-        ]
+        own = [cases.items[cases.end[index] - np.minimum(back, history)] for back in (1, 2)]
         if reorder is not None:
             items, unchanged[index] = reorder(items, length, cases.user[index])
         items, length = items.to(device), length.to(device)
-        wanted = torch.from_numpy(cases.target[index].astype(np.int64)).to(device)
-        trace = None if inspect is None else QueryTrace(model.readout(length))
-        for column, hidden in enumerate(
-            model.read(items, length, offsets, trace=trace, **keywords)
-        ):
-            scores = hidden @ vectors if place is None else (hidden @ vectors)[:, place]
-            if bool(torch.isnan(scores.amax())):
-                raise InputError(
-                    "the model gives NaN scores: its weights are damaged or training diverged;"
-                    " train it anew"
-                )
+        newest, second, wanted = (
+            torch.from_numpy(codes.astype(np.int64)).to(device)
+            for codes in (*own, cases.target[index])
+        )
+        with _probed(model, residual_scale, length if inspect else None) as traces:
+            scored = _scored(model, items, length, offsets)
+        for column, scores in enumerate(scored):
             if column == 0:
-                last[index] = _rank_of(scores, own[0].to(device)).cpu()
-                second = _rank_of(scores, own[1].to(device))
-                last_but_one[index] = np.where(history > 1, second.cpu().numpy(), NO_RANK)
+                last[index] = _rank_of(scores, newest).cpu()
+                before = _rank_of(scores, second).cpu().numpy()
+                last_but_one[index] = np.where(history > 1, before, NO_RANK)
             if filter_seen:
                 _remove_seen(scores, cases, index)
-            target[index, column] = torch.where(
-                length > offsets[column], _rank_of(scores, wanted), NO_RANK
-            ).cpu()
+            reached = length > offsets[column]
+            target[index, column] = torch.where(reached, _rank_of(scores, wanted), NO_RANK).cpu()
             if column == 0 and lists is not None and list_scores is not None:
                 lists[index], list_scores[index] = _best(scores, list_length)
-        if inspect is not None and trace is not None:
-            inspected.append((index, inspect(trace).float().cpu().numpy()))
+        if inspect is not None:
+            inspected.append((index, inspect(traces).float().cpu().numpy()))
     found = Ranks(target, last, last_but_one, unchanged, lists, list_scores)
     if inspected:
         found.inspected = np.zeros((count, *inspected[0][1].shape[1:]), dtype=np.float32)
@@ -157,29 +143,52 @@ def rank(
     return found
 
 
-def _distinct(vectors: Tensor) -> tuple[Tensor, Tensor | None]:
-    """The vectors, each once, and which of them is each item's; None where no two are
-    equal.
-
-    A matrix product may round the columns at its end in another way than the others, so
-    items with one vector would not tie.
+def _probed(
+    model: Recommender, residual_scale: float, traced: Tensor | None
+) -> AbstractContextManager[list[BlockTrace]]:
+    """A probe of the prediction position of inputs with lengths ``traced``, or of λ
+    alone; none where neither is asked for.
     """
-    # Compared as bytes, in which 0 and -0 differ.
-    rows = (vectors + 0.0).cpu().contiguous().numpy()
-    _, first, place = np.unique(
-        rows.view(np.dtype((np.void, rows[0].nbytes))).ravel(),
-        return_index=True,
-        return_inverse=True,
-    )
-    return (
-        (vectors, None)
-        if len(first) == len(rows)
-        else (vectors[torch.from_numpy(first).to(vectors.device)], torch.from_numpy(place))
-    )
+    if residual_scale == 1.0 and traced is None:
+        return nullcontext([])
+    query = None
+    if traced is not None and isinstance(model, SequenceModel):
+        query = model.readout(traced)
+    return probing(model, residual_scale=residual_scale, query=query)
+
+
+def _scored(
+    model: Recommender, items: Tensor, length: Tensor, offsets: tuple[int, ...]
+) -> Iterator[Tensor]:
+    """Scores [B, items] at the prediction position moved back by each offset; those
+    further than the first are asked for when the one before is done with.
+    """
+    if offsets == (0,):
+        scored = iter((model.scores(items, length),))
+    elif isinstance(model, SequenceModel) and model.reads_prefixes:
+        scored = map(model.score, model.read(items, length, offsets))
+    else:
+        raise InputError(
+            f"{type(model).__name__}: earlier positions hold no earlier prediction; offsets must"
+            " be (0,)"
+        )
+    return map(partial(_checked, shape=(len(items), model.items)), scored)
+
+
+def _checked(scores: Tensor, shape: tuple[int, int]) -> Tensor:
+    if scores.shape != shape:
+        raise InputError(f"the model gives scores of shape {tuple(scores.shape)}, not {shape}")
+    if bool(torch.isnan(scores.amax())):
+        raise InputError(
+            "the model gives NaN scores: its weights are damaged or training diverged; train it"
+            " anew"
+        )
+    # Seen items are taken out in place, by a score of −∞.
+    return scores if scores.is_floating_point() else scores.double()
 
 
 def recommend(
-    model: SequenceModel,
+    model: Recommender,
     histories: Sequence[Sequence[int]],
     count: int,
     *,

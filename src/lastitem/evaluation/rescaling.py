@@ -13,16 +13,16 @@ from torch import Tensor
 
 from lastitem.data.sequences import HeldOut
 from lastitem.evaluation.decomposition import check_additivity, mixing_ratios
+from lastitem.evaluation.probing import BlockTrace
 from lastitem.evaluation.ranking import rank
 from lastitem.evaluation.recovery import READOUT_OFFSETS
 from lastitem.evaluation.shuffling import reorder
-from lastitem.models.attention import BlockTrace
-from lastitem.models.interface import SequenceModel
+from lastitem.models.interface import Recommender
 from lastitem.study.parts import PARTS
 
 
 def rank_scaled(
-    model: SequenceModel,
+    model: Recommender,
     cases: HeldOut,
     *,
     residual_scale: float,

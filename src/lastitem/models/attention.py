@@ -1,11 +1,9 @@
-"""The one attention block every transformer here is made of, with a residual scale and
-a trace.
-"""
+"""The one attention block every transformer here is made of."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -13,62 +11,24 @@ from torch.nn import functional
 
 from lastitem.models.dropout import Dropout, dropout
 
-BLOCK_ORDERS = ("post", "pre")
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu,
     "gelu": functional.gelu,
 }
 
 
-@dataclass
-class BlockTrace:
-    """What one block did, in the terms of Kobayashi et al. 2021: enough to decompose
-    it, and no L×L×d tensor.
+class Probe(Protocol):
+    """What a block asks before its normalization, if it is being probed."""
 
-    With B sequences, H heads of size d/H, L positions, and Q queries, which are all
-    positions or one of each sequence:
-
-    Attributes
-    ----------
-    query : int64 [B], the position of the one query of each sequence; None if all
-        positions are queries.
-    attention : [B, H, Q, L], weights α_h,ij (query i, source j).
-    values : [B, H, L, d/H], x_j W_V,h + b_V,h.
-    mixed : [B, H, Q, d/H], Σ_j α_h,ij · values_j.
-    output_weight : [H, d/H, d], W_O,h; so f_h(x_j) = values · output_weight.
-    output_bias : [d], belongs to no source.
-    residual : [B, Q, d], the vector added to the attention output, before its scale.
-    residual_scale : λ.
-    before_norm : [B, Q, d], λ·residual + attention output, the vector that enters the
-        layer normalization.
-    after_norm : [B, Q, d], the vector that leaves it.
-    norm_weight, norm_bias : [d], gain and shift.
-    norm_epsilon : added to the variance, inside the root.
-    """
-
-    query: Tensor | None
-    attention: Tensor
-    values: Tensor
-    mixed: Tensor
-    output_weight: Tensor
-    output_bias: Tensor
-    residual: Tensor
-    residual_scale: float
-    before_norm: Tensor
-    after_norm: Tensor
-    norm_weight: Tensor
-    norm_bias: Tensor
-    norm_epsilon: float
-
-
-class QueryTrace(list[BlockTrace]):
-    """A trace of one query of each sequence, int64 [B]: computed beside the model's own
-    path, which stays what it is without a trace.
-    """
-
-    def __init__(self, query: Tensor) -> None:
-        super().__init__()
-        self.query = query
+    def normalized(
+        self,
+        block: AttentionBlock,
+        projected: tuple[Tensor, Tensor, Tensor],
+        mask: Tensor | None,
+        residual: Tensor,
+        at: Tensor | None,
+    ) -> Tensor:
+        """The vector behind the normalization, in place of the block's own."""
 
 
 def positions_at(x: Tensor, at: Tensor | None) -> Tensor:
@@ -92,9 +52,7 @@ class MultiHeadAttention(nn.Module):
         self.value = nn.Linear(hidden_size, hidden_size)
         self.output = nn.Linear(hidden_size, hidden_size)
 
-    def forward(
-        self, query: Tensor, source: Tensor, mask: Tensor | None, want_weights: bool = False
-    ) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
+    def forward(self, query: Tensor, source: Tensor, mask: Tensor | None) -> Tensor:
         """Attend from ``query`` to ``source``.
 
         Parameters
@@ -103,17 +61,12 @@ class MultiHeadAttention(nn.Module):
         source : [B, L, d].
         mask : bool, broadcastable to [B, H, Q, L], True where attention is allowed;
             None means causal, with Q = L.
-        want_weights : also return the weights, computed by the plain formula instead of
-            a fused kernel.
 
         Returns
         -------
-        output [B, Q, d] (output projection and bias included), weights [B, H, Q, L] or
-        None, values [B, H, L, d/H], and their weighted sums [B, H, Q, d/H].
+        [B, Q, d], output projection and bias included.
         """
-        q, k, v = self.project(query, source)
-        mixed, weights = self.mix(q, k, v, mask, want_weights)
-        return self.join(mixed), weights, v, mixed
+        return self.join(self.mix(*self.project(query, source), mask))
 
     def project(self, query: Tensor, source: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries [B, H, Q, d/H], keys and values [B, H, L, d/H]."""
@@ -121,31 +74,28 @@ class MultiHeadAttention(nn.Module):
         q, k, v = (each.unflatten(-1, (self.heads, -1)).transpose(1, 2) for each in vectors)
         return q, k, v
 
-    def mix(
-        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, want_weights: bool = False
-    ) -> tuple[Tensor, Tensor | None]:
-        """Weighted sums of values [B, H, Q, d/H], with dropout on the weights in
-        training, and the weights before it, if wanted.
+    def mix(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        """Weighted sums of values [B, H, Q, d/H]; in training with dropout on the
+        weights.
         """
         probability = self.dropout if self.training else 0.0
         # The fused kernel of the CPU has no dropout; there the plain formula with cheap
         # dropout is faster.
-        if not want_weights and not (probability and q.device.type == "cpu"):
-            mixed = functional.scaled_dot_product_attention(
-                q, k, v, attn_mask=mask, dropout_p=probability, is_causal=mask is None
-            )
-            return mixed, None
-        allowed = (
-            mask
-            if mask is not None
-            else torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).tril()
+        if probability and q.device.type == "cpu":
+            return dropout(self.weights(q, k, mask), probability, self.training) @ v
+        return functional.scaled_dot_product_attention(
+            q, k, v, attn_mask=mask, dropout_p=probability, is_causal=mask is None
         )
+
+    def weights(self, q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor:
+        """Attention weights [B, H, Q, L] by the plain formula."""
+        if mask is None:
+            mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).tril()
         # The scale is applied to the queries and the mask added in place: each pass
         # over [B, H, L, L] costs as much as a product.
         score = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)
-        score += torch.zeros(allowed.shape, device=q.device).masked_fill_(~allowed, -torch.inf)
-        weights = score.softmax(dim=-1)
-        return dropout(weights, probability, self.training) @ v, weights if want_weights else None
+        score += torch.zeros(mask.shape, device=q.device).masked_fill_(~mask, -torch.inf)
+        return score.softmax(dim=-1)
 
     def join(self, mixed: Tensor, at: Tensor | None = None) -> Tensor:
         """Output [B, Q, d] of weighted sums, or [n, d] at the positions ``at``
@@ -172,15 +122,15 @@ class FeedForward(nn.Module):
 class AttentionBlock(nn.Module):
     """Attention and feed-forward with residual paths and layer normalization.
 
-    ``post``: h = LN(λ·x + MHA(x, x, x)); out = LN(h + FFN(h)). ``pre`` (SASRec as
-    published in 2018): q = LN(x); h = LN(λ·q + MHA(q, x, x)); out = h + FFN(h).
-
-    The residual scale λ acts on the attention residual only. It is 1 in training and in
-    the plain model.
+    ``post``: h = LN(x + MHA(x, x, x)); out = LN(h + FFN(h)). ``pre`` (SASRec as
+    published in 2018): q = LN(x); h = LN(q + MHA(q, x, x)); out = h + FFN(h).
 
     With ``other_branch`` h becomes (1 − share)·h + share·branch(x), share being
-    ``other_share``; the trace is that of the attention branch.
+    ``other_share``.
     """
+
+    #: Set for a while from outside; without it the block computes what stands above.
+    probe: Probe | None = None
 
     def __init__(
         self,
@@ -205,106 +155,33 @@ class AttentionBlock(nn.Module):
         # the attention (pre).
         self.other_norm = nn.LayerNorm(hidden_size, eps=epsilon)
 
-    def forward(
-        self,
-        x: Tensor,
-        mask: Tensor | None,
-        residual_scale: float = 1.0,
-        trace: list[BlockTrace] | None = None,
-        at: Tensor | None = None,
-    ) -> Tensor:
-        """Map [B, L, d] to [B, L, d]; with ``trace`` given, append what happened to it.
+    def forward(self, x: Tensor, mask: Tensor | None, at: Tensor | None = None) -> Tensor:
+        """Map [B, L, d] to [B, L, d].
 
         With ``at`` (:func:`positions_at`) only the vectors of these positions are
         computed behind the attention: [n, d].
         """
         residual = self.other_norm(x) if self.order == "pre" else x
-        q, k, v = self.attention.project(residual, x)
-        if isinstance(trace, QueryTrace):
-            trace.append(self._trace_query(trace.query, q, k, v, mask, residual, residual_scale))
-            trace = None
-        if trace is not None and at is not None:
-            raise ValueError("a trace is of all positions, or of one query of each sequence")
-        mixed, weights = self.attention.mix(q, k, v, mask, want_weights=trace is not None)
-        residual = positions_at(residual, at)
-        before = residual_scale * residual + self.attention_dropout(self.attention.join(mixed, at))
-        h = self.attention_norm(before)
-        if trace is not None and weights is not None:
-            trace.append(self._traced(None, weights, v, mixed, residual, residual_scale, before, h))
+        projected = self.attention.project(residual, x)
+        if self.probe is None:
+            attended = self.attention.join(self.attention.mix(*projected, mask), at)
+            h = positions_at(residual, at) + self.attention_dropout(attended)
+            h = self.attention_norm(h)
+        else:
+            h = self.probe.normalized(self, projected, mask, residual, at)
         if self.other_branch is not None:
             h = (1 - self.other_share) * h + self.other_share * self.other_branch(x, at)
         out = h + self.feed_forward(h)
         return out if self.order == "pre" else self.other_norm(out)
 
-    def _trace_query(
-        self,
-        query: Tensor,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        mask: Tensor | None,
-        residual: Tensor,
-        residual_scale: float,
-    ) -> BlockTrace:
-        """What the block does for one query of each sequence: O(L·d), and no [L, L]."""
-        row, length = torch.arange(len(query), device=query.device), k.shape[2]
-        if mask is None:
-            allowed = torch.arange(length, device=query.device) <= query[:, None]
-        else:
-            allowed = mask.expand(len(query), 1, residual.shape[1], length)[row, 0, query]
-        mixed, weights = self.attention.mix(
-            q[row, :, query][:, :, None], k, v, allowed[:, None, None], want_weights=True
-        )
-        own = residual[row, query][:, None]
-        before = residual_scale * own + self.attention.join(mixed)
-        assert weights is not None
-        return self._traced(
-            query, weights, v, mixed, own, residual_scale, before, self.attention_norm(before)
-        )
-
-    def _traced(
-        self,
-        query: Tensor | None,
-        weights: Tensor,
-        values: Tensor,
-        mixed: Tensor,
-        residual: Tensor,
-        residual_scale: float,
-        before: Tensor,
-        after: Tensor,
-    ) -> BlockTrace:
-        output = self.attention.output
-        return BlockTrace(
-            query=query,
-            attention=weights,
-            values=values,
-            mixed=mixed,
-            output_weight=output.weight.T.reshape(self.attention.heads, -1, output.out_features),
-            output_bias=output.bias,
-            residual=residual,
-            residual_scale=residual_scale,
-            before_norm=before,
-            after_norm=after,
-            norm_weight=self.attention_norm.weight,
-            norm_bias=self.attention_norm.bias,
-            norm_epsilon=self.attention_norm.eps,
-        )
-
 
 class AttentionBlocks(nn.ModuleList):
     """Blocks one after another; with ``at``, the last computes these positions only."""
 
-    def forward(
-        self,
-        x: Tensor,
-        mask: Tensor | None,
-        residual_scale: float = 1.0,
-        trace: list[BlockTrace] | None = None,
-        at: Tensor | None = None,
-    ) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None, at: Tensor | None = None) -> Tensor:
         """Map [B, L, d] to [B, L, d], or to [n, d] at the positions ``at``; the
         arguments are those of a block.
         """
         for block in self:
-            x = block(x, mask, residual_scale, trace, at if block is self[-1] else None)
+            x = block(x, mask, at if block is self[-1] else None)
         return x

@@ -4,13 +4,19 @@ items.
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from lastitem.data.padding import PADDING
-from lastitem.models.attention import AttentionBlock, AttentionBlocks, BlockTrace
+from lastitem.data.padding import PADDING, pad
+from lastitem.data.sequences import Sequences
+from lastitem.models import settings
+from lastitem.models.attention import AttentionBlock, AttentionBlocks
 from lastitem.models.dropout import Dropout
-from lastitem.models.interface import SequenceModel
+from lastitem.models.interface import SequenceModel, TrainingBatch
 
 
 class BERT4Rec(SequenceModel):
@@ -24,42 +30,25 @@ class BERT4Rec(SequenceModel):
     (0), the items (1 … items) and the mask (items + 1).
     """
 
-    objective = "cloze"
+    Settings = settings.BERT4Rec
     reads_prefixes = False
 
-    def __init__(
-        self,
-        items: int,
-        *,
-        maximum_length: int = 200,
-        hidden_size: int = 64,
-        blocks: int = 2,
-        heads: int = 2,
-        dropout: float = 0.2,
-        mask_probability: float = 0.2,
-    ) -> None:
-        super().__init__(items, maximum_length)
-        self.mask_probability = mask_probability
+    def __init__(self, items: int, **settings: Any) -> None:
+        super().__init__(items, **settings)
+        own = self.settings
+        size = own.hidden_size
         self.mask = items + 1
-        self.embedding = nn.Embedding(items + 2, hidden_size, padding_idx=PADDING)
-        self.position = nn.Embedding(maximum_length, hidden_size)
-        self.input_norm = nn.LayerNorm(hidden_size, eps=1e-12)
-        self.dropout = Dropout(dropout)
+        self.embedding = nn.Embedding(items + 2, size, padding_idx=PADDING)
+        self.position = nn.Embedding(own.maximum_length, size)
+        self.input_norm = nn.LayerNorm(size, eps=1e-12)
+        self.dropout = Dropout(own.dropout)
         self.blocks = AttentionBlocks(
             AttentionBlock(
-                hidden_size,
-                heads,
-                2 * hidden_size,
-                dropout,
-                "post",
-                activation="gelu",
-                epsilon=1e-12,
+                size, own.heads, 2 * size, own.dropout, "post", activation="gelu", epsilon=1e-12
             )
-            for _ in range(blocks)
+            for _ in range(own.blocks)
         )
-        self.output = nn.Sequential(
-            nn.Linear(hidden_size, hidden_size), nn.GELU(), nn.LayerNorm(hidden_size, eps=1e-12)
-        )
+        self.output = nn.Sequential(nn.Linear(size, size), nn.GELU(), nn.LayerNorm(size, eps=1e-12))
         self.initialize()
 
     @property
@@ -75,50 +64,46 @@ class BERT4Rec(SequenceModel):
         """The mask stands right behind the last item."""
         return length
 
-    def encode(
-        self,
-        items: Tensor,
-        length: Tensor,
-        *,
-        residual_scale: float = 1.0,
-        trace: list[BlockTrace] | None = None,
-        at: Tensor | None = None,
-    ) -> Tensor:
-        """See :meth:`SequenceModel.encode`; appends the mask, so the output is [B, L +
-        1, d].
+    def encode(self, items: Tensor, length: Tensor, at: Tensor | None = None) -> Tensor:
+        """See :meth:`SequenceModel.encode`; appends the mask, so the output is
+        [B, L + 1, d].
         """
         masked = torch.cat((items, items.new_full((len(items), 1), PADDING)), dim=1)
         masked.scatter_(1, length[:, None], self.mask)
-        return self.restore(masked, length + 1, residual_scale=residual_scale, trace=trace, at=at)
+        return self.restore(masked, length + 1, at)
 
     def forward(self, items: Tensor, length: Tensor, at: Tensor) -> Tensor:
         """float [n, d]: in training the masks already stand in the inputs."""
-        return self.restore(items, length, at=at)
+        return self.restore(items, length, at)
 
-    def restore(
-        self,
-        items: Tensor,
-        length: Tensor,
-        *,
-        residual_scale: float = 1.0,
-        trace: list[BlockTrace] | None = None,
-        at: Tensor | None = None,
-    ) -> Tensor:
-        """Encode inputs in which masks already stand: int64 [B, L] →
-        float [B, L, d].
+    def restore(self, items: Tensor, length: Tensor, at: Tensor | None = None) -> Tensor:
+        """Encode inputs in which masks already stand: int64 [B, L] → float
+        [B, L, d].
         """
         positions = torch.arange(items.shape[1], device=items.device)
         x = self.dropout(self.input_norm(self.embedding(items) + self.position(positions)))
         real = positions < length[:, None]
         # Without padding a smaller mask is faster in training; in a ranking it would
         # make the path depend on the other rows.
-        allowed = (
-            real.new_ones(1, 1, 1, 1)
-            if self.training and bool(real.all())
-            else real[:, None, None, :]
-        )
-        return self.output(self.blocks(x, allowed, residual_scale, trace, at))
+        unpadded = self.training and bool(real.all())
+        allowed = real.new_ones(1, 1, 1, 1) if unpadded else real[:, None, None, :]
+        return self.output(self.blocks(x, allowed, at))
 
     def item_vectors(self) -> Tensor:
         """See :meth:`SequenceModel.item_vectors`; the mask's row is left out."""
         return self.embedding.weight[1:-1]
+
+    def training_batch(
+        self, sequences: Sequences, index: NDArray[np.int64], generator: torch.Generator
+    ) -> TrainingBatch:
+        """The cloze task: each item is replaced by the mask with ``mask_probability``;
+        a sequence with none masked has one of its items masked, any of them with equal
+        chance. The labels are the items under the masks.
+        """
+        items, length = pad(sequences, index, self.maximum_length)
+        real = items != PADDING
+        draws = torch.rand(items.shape, generator=generator).masked_fill(~real, torch.inf)
+        masked = draws < self.settings.mask_probability
+        lowest = torch.arange(items.shape[1]) == draws.argmin(dim=1, keepdim=True)
+        masked |= lowest & ~masked.any(dim=1, keepdim=True)
+        return TrainingBatch(items.masked_fill(masked, self.mask), length, masked, items[masked])

@@ -5,14 +5,19 @@ sequence.
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from lastitem.data.padding import PADDING
-from lastitem.models.attention import AttentionBlock, AttentionBlocks, BlockTrace, positions_at
+from lastitem.data.padding import PADDING, pad
+from lastitem.data.sequences import Sequences
+from lastitem.models import settings
+from lastitem.models.attention import AttentionBlock, AttentionBlocks, positions_at
 from lastitem.models.dropout import Dropout
-from lastitem.models.interface import SequenceModel
+from lastitem.models.interface import SequenceModel, TrainingBatch
 
 
 class FrequencyFilter(nn.Module):
@@ -61,45 +66,34 @@ class BSARec(SequenceModel):
     post-LN attention, F the filter.
 
     The filter mixes all positions, later ones too, so only the last position may carry
-    a loss: each prefix is a training sample of its own. Inputs are moved to the end of
+    a loss: each prefix is a training example of its own. Inputs are moved to the end of
     the fixed ``maximum_length``, to which the filter's bins refer.
     """
 
-    objective = "prefix"
+    Settings = settings.BSARec
     reads_prefixes = False
 
-    def __init__(
-        self,
-        items: int,
-        *,
-        maximum_length: int = 50,
-        hidden_size: int = 64,
-        blocks: int = 2,
-        heads: int = 1,
-        dropout: float = 0.5,
-        filter_share: float = 0.7,
-        filter_cutoff: int = 5,
-    ) -> None:
-        super().__init__(items, maximum_length)
-        self.embedding = nn.Embedding(items + 1, hidden_size, padding_idx=PADDING)
-        self.position = nn.Embedding(maximum_length, hidden_size)
-        self.input_norm = nn.LayerNorm(hidden_size, eps=1e-12)
-        self.dropout = Dropout(dropout)
+    def __init__(self, items: int, **settings: Any) -> None:
+        super().__init__(items, **settings)
+        own = self.settings
+        size, length = own.hidden_size, own.maximum_length
+        self.embedding = nn.Embedding(items + 1, size, padding_idx=PADDING)
+        self.position = nn.Embedding(length, size)
+        self.input_norm = nn.LayerNorm(size, eps=1e-12)
+        self.dropout = Dropout(own.dropout)
         self.blocks = AttentionBlocks(
             AttentionBlock(
-                hidden_size,
-                heads,
-                4 * hidden_size,
-                dropout,
+                size,
+                own.heads,
+                4 * size,
+                own.dropout,
                 "post",
                 activation="gelu",
                 epsilon=1e-12,
-                other_branch=FrequencyFilter(
-                    maximum_length, hidden_size, filter_cutoff, dropout, 1e-12
-                ),
-                other_share=filter_share,
+                other_branch=FrequencyFilter(length, size, own.filter_cutoff, own.dropout, 1e-12),
+                other_share=own.filter_share,
             )
-            for _ in range(blocks)
+            for _ in range(own.blocks)
         )
         self.initialize()
 
@@ -115,15 +109,7 @@ class BSARec(SequenceModel):
         """Inputs end at the fixed length, so they begin ``length`` before it."""
         return self.maximum_length - length
 
-    def encode(
-        self,
-        items: Tensor,
-        length: Tensor,
-        *,
-        residual_scale: float = 1.0,
-        trace: list[BlockTrace] | None = None,
-        at: Tensor | None = None,
-    ) -> Tensor:
+    def encode(self, items: Tensor, length: Tensor, at: Tensor | None = None) -> Tensor:
         """See :meth:`SequenceModel.encode`; the output is [B, maximum_length, d], its
         end aligned with the inputs' ends.
         """
@@ -137,8 +123,26 @@ class BSARec(SequenceModel):
         # softmax.
         allowed = (moved != PADDING)[:, None, None, :] | (place == place[:, None])
         allowed = allowed & (place <= place[:, None])
-        return self.blocks(x, allowed, residual_scale, trace, at)
+        return self.blocks(x, allowed, at)
 
     def item_vectors(self) -> Tensor:
         """See :meth:`SequenceModel.item_vectors`."""
         return self.embedding.weight[1:]
+
+    def examples(self, sequences: Sequences) -> Sequences:
+        """Each prefix of two items or more is a training example."""
+        return super().examples(sequences).prefixes()
+
+    def training_batch(
+        self, sequences: Sequences, index: NDArray[np.int64], generator: torch.Generator
+    ) -> TrainingBatch:
+        """All but the last item are read; only the prediction position is labelled,
+        with the last item.
+        """
+        items, length = pad(sequences, index, self.maximum_length + 1)
+        rows = torch.arange(len(items))
+        last = items[rows, length - 1]
+        items[rows, length - 1] = PADDING
+        labelled = torch.zeros(len(items), self.maximum_length, dtype=torch.bool)
+        labelled[rows, self.readout(length - 1)] = True
+        return TrainingBatch(items[:, :-1], length - 1, labelled, last)

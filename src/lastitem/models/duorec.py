@@ -4,44 +4,72 @@ the whole input.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from lastitem.data.sequences import Sequences
+from lastitem.models import settings
 from lastitem.models.sasrec import SASRec
 
 
 class DuoRec(SASRec):
-    """SASRec's encoder; its training adds InfoNCE between each input and two others
-    (see ``training.contrastive_loss``).
+    """SASRec's encoder; its training adds InfoNCE between each input and two others."""
 
-    Unsupervised: a second pass of the same input, with other dropout. Supervised:
-    another training input with the same target.
+    Settings = settings.DuoRec
 
-    Attributes
-    ----------
-    temperature : divides the dot products.
-    unsupervised_weight, supervised_weight : factors of the two terms.
-    """
-
-    def __init__(
+    def auxiliary_loss(
         self,
-        items: int,
-        *,
-        maximum_length: int = 200,
-        hidden_size: int = 64,
-        blocks: int = 2,
-        heads: int = 2,
-        dropout: float = 0.3,
-        block_order: str = "post",
-        temperature: float = 1.0,
-        unsupervised_weight: float = 0.1,
-        supervised_weight: float = 0.1,
-    ) -> None:
-        super().__init__(
-            items,
-            maximum_length=maximum_length,
-            hidden_size=hidden_size,
-            blocks=blocks,
-            heads=heads,
-            dropout=dropout,
-            block_order=block_order,
-        )
-        self.temperature = temperature
-        self.unsupervised_weight, self.supervised_weight = unsupervised_weight, supervised_weight
+        sequences: Sequences,
+        index: NDArray[np.int64],
+        read: Callable[[Sequences], Tensor],
+        generator: torch.Generator,
+    ) -> Tensor | None:
+        """Weighted InfoNCE between the vectors of the sequences' inputs and those of
+        two partners each (Section 4).
+
+        The input of a sequence is all but its last item, which is its target.
+        Unsupervised partner: the same input with other dropout. Supervised partner: the
+        input of a training prefix with the same target. A term of weight 0 is not
+        computed.
+        """
+        own = self.settings
+        if not (own.unsupervised_weight or own.supervised_weight):
+            return None
+        inputs = sequences.select(index)
+        anchor = read(inputs)
+        loss = anchor.new_zeros(())
+        if own.unsupervised_weight:
+            unsupervised = info_nce(anchor, read(inputs), own.temperature)
+            loss = loss + own.unsupervised_weight * unsupervised
+        if own.supervised_weight:
+            partner = sequences.draw_same_target(index, generator)
+            supervised = info_nce(anchor, read(partner), own.temperature)
+            loss = loss + own.supervised_weight * supervised
+        return loss
+
+
+def info_nce(first: Tensor, second: Tensor, temperature: float) -> Tensor:
+    """Mean over the 2B vectors of −log softmax of their partner's similarity among that
+    of the 2B − 1 others.
+
+    The similarity is the dot product, divided by ``temperature`` (DuoRec, Qiu et al.,
+    WSDM 2022, equation 9): vector i of one side has vector i of the other as its
+    positive and the remaining 2B − 2 of the batch as negatives.
+
+    Parameters
+    ----------
+    first, second : [B, d].
+    """
+    vectors = torch.cat((first, second))
+    count = len(vectors)
+    similarity = vectors @ vectors.T / temperature
+    similarity = similarity.masked_fill(
+        torch.eye(count, dtype=torch.bool, device=vectors.device), -torch.inf
+    )
+    partner = (torch.arange(count, device=vectors.device) + count // 2) % count
+    return functional.cross_entropy(similarity, partner)

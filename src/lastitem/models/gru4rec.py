@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor, nn
 
 from lastitem.data.padding import PADDING
-from lastitem.models.attention import BlockTrace, positions_at
+from lastitem.models import settings
+from lastitem.models.attention import positions_at
 from lastitem.models.dropout import Dropout
 from lastitem.models.interface import SequenceModel
 
@@ -18,44 +21,25 @@ class GRU4Rec(SequenceModel):
     where nothing is read.
     """
 
-    def __init__(
-        self,
-        items: int,
-        *,
-        maximum_length: int = 200,
-        hidden_size: int = 64,
-        layers: int = 1,
-        dropout: float = 0.2,
-    ) -> None:
-        super().__init__(items, maximum_length)
-        self.embedding = nn.Embedding(items + 1, hidden_size, padding_idx=PADDING)
+    Settings = settings.GRU4Rec
+
+    def __init__(self, items: int, **settings: Any) -> None:
+        super().__init__(items, **settings)
+        size, layers = self.settings.hidden_size, self.settings.layers
+        self.embedding = nn.Embedding(items + 1, size, padding_idx=PADDING)
         # nn.GRU's own dropout acts between layers only; the embedding's acts with one
         # layer too.
-        self.dropout = Dropout(dropout)
-        between_layers = dropout if layers > 1 else 0.0
-        self.gru = nn.GRU(
-            hidden_size, hidden_size, layers, batch_first=True, dropout=between_layers
-        )
-        self.output = nn.Linear(hidden_size, hidden_size)
+        self.dropout = Dropout(self.settings.dropout)
+        between_layers = self.settings.dropout if layers > 1 else 0.0
+        self.gru = nn.GRU(size, size, layers, batch_first=True, dropout=between_layers)
+        self.output = nn.Linear(size, size)
         # No scaling and no normalization follows the embedding, so it starts at unit
         # length, or training starts slowly.
-        self.initialize(embedding_deviation=hidden_size**-0.5)
-        nn.init.normal_(self.output.weight, std=hidden_size**-0.5)
+        self.initialize(embedding_deviation=size**-0.5)
+        nn.init.normal_(self.output.weight, std=size**-0.5)
 
-    def encode(
-        self,
-        items: Tensor,
-        length: Tensor,
-        *,
-        residual_scale: float = 1.0,
-        trace: list[BlockTrace] | None = None,
-        at: Tensor | None = None,
-    ) -> Tensor:
-        """See :meth:`SequenceModel.encode`; the output is [B, L, d]. There is no
-        attention to scale or trace.
-        """
-        if residual_scale != 1.0 or trace is not None:
-            raise ValueError("GRU4Rec has no attention block, so no residual scale and no trace")
+    def encode(self, items: Tensor, length: Tensor, at: Tensor | None = None) -> Tensor:
+        """See :meth:`SequenceModel.encode`; the output is [B, L, d]."""
         hidden, _ = self.gru(self.dropout(self.embedding(items)))
         return self.output(self.dropout(positions_at(hidden, at)))
 

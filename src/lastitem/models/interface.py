@@ -1,114 +1,151 @@
-"""What ranking, training and the diagnostics ask of a model."""
+"""What ranking and training ask of a model."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from lastitem.models.attention import AttentionBlock, BlockTrace
+from lastitem.data.padding import PADDING, pad
+from lastitem.data.sequences import Sequences
+from lastitem.models.settings import NoSettings
+from lastitem.study.settings import checked
 
 
-class SequenceModel(nn.Module):
-    """Items in, one vector per position out; a score is the dot product with an item's
-    vector.
+class Recommender(nn.Module):
+    """Scores of all items for what comes after a history.
+
+    A model that is not trained by gradient is a subclass with :meth:`scores` and
+    :meth:`fit`; what it has learned lies in buffers, whose shapes follow from the
+    settings and the number of items, so that its weights can be written and read.
 
     Attributes
     ----------
-    objective : ``next_item`` (every position predicts the item after it), ``prefix``
-        (only the last position does, so that each prefix is a sample of its own),
-        ``cloze`` (masked items are predicted) or ``counts`` (nothing is trained by
-        gradient).
-    reads_prefixes : whether position i holds a prediction made from the items up to i
-        alone (a causal model), so that moving the read-out back reads an earlier
-        prediction.
+    Settings : dataclass of what can be set (fields by
+        :func:`lastitem.study.settings.setting`).
+    items : size of the catalogue.
+    settings : an instance of ``Settings``.
+    reads_prefixes : whether position i of a model's output holds a prediction made from
+        the items up to i alone (a causal model), so that moving the prediction position
+        back reads an earlier prediction.
     """
 
-    objective: str = "next_item"
-    reads_prefixes: bool = True
+    Settings: ClassVar[type] = NoSettings
+    reads_prefixes: bool = False
 
-    def __init__(self, items: int, maximum_length: int) -> None:
+    def __init__(self, items: int, **settings: Any) -> None:
         super().__init__()
         self.items = items
-        self.maximum_length = maximum_length
+        self.settings: Any = checked(self.Settings, settings, type(self).__name__)
 
     @property
     def input_length(self) -> int:
-        """How many of the newest items an input may hold."""
+        """How many of the newest items an input may hold; here, all there are."""
+        return np.iinfo(np.int64).max
+
+    def scores(self, items: Tensor, length: Tensor) -> Tensor:
+        """Score every item as the next one.
+
+        Parameters
+        ----------
+        items : int64 [B, L], item codes, oldest first, 0 behind the end.
+        length : int64 [B].
+
+        Returns
+        -------
+        float [B, items], larger is better; column i − 1 is item i. The caller may
+        change it.
+        """
+        raise TypeError(f"{type(self).__name__} has no scores")
+
+    def fit(self, sequences: Sequences) -> None:
+        """Learn from the training sequences, without a gradient."""
+        raise TypeError(f"{type(self).__name__} has neither a fit nor a gradient")
+
+
+@dataclass
+class TrainingBatch:
+    """Padded training examples: what a model reads, where it is asked, and the answers.
+
+    Attributes
+    ----------
+    items : int64 [B, L].
+    length : int64 [B].
+    labelled : bool [B, L'], the positions of the model's output that carry a loss.
+    label : int64 [T], the item of each of them, row by row.
+    negative : int64 [T, k], items drawn for each label; None for the full softmax.
+    """
+
+    items: Tensor
+    length: Tensor
+    labelled: Tensor
+    label: Tensor
+    negative: Tensor | None = None
+
+    def to(self, device: str) -> TrainingBatch:
+        """The same batch on a device. To a GPU it is copied from pinned memory, while
+        the GPU still works on what came before.
+        """
+        pinned = torch.device(device).type == "cuda"
+
+        def move(part: Tensor | None) -> Tensor | None:
+            if part is None:
+                return None
+            return part.pin_memory().to(device, non_blocking=True) if pinned else part.to(device)
+
+        return TrainingBatch(*(move(part) for part in vars(self).values()))  # type: ignore[arg-type]
+
+
+class SequenceModel(Recommender):
+    """A model trained by gradient: items in, one vector per position out; a score is
+    the dot product with an item's vector.
+
+    It must provide :meth:`encode` and :meth:`item_vectors`. How it is trained are the
+    methods ``examples``, ``training_batch`` and ``auxiliary_loss``; as they stand here,
+    every position predicts the item after it.
+    """
+
+    reads_prefixes = True
+
+    def __init__(self, items: int, **settings: Any) -> None:
+        super().__init__(items, **settings)
+        self.maximum_length: int = self.settings.maximum_length
+        self._catalogue: tuple[object, Tensor, Tensor | None] | None = None
+
+    @property
+    def input_length(self) -> int:
+        """As many as ``maximum_length`` says."""
         return self.maximum_length
 
-    def _attention_blocks(self) -> list[AttentionBlock]:
-        return [module for module in self.modules() if isinstance(module, AttentionBlock)]
-
-    @property
-    def attention_blocks(self) -> int:
-        """How many attention blocks the model is made of."""
-        return len(self._attention_blocks())
-
-    @property
-    def attention_heads(self) -> int:
-        """How many heads each of them has."""
-        return max((block.attention.heads for block in self._attention_blocks()), default=0)
-
-    @property
-    def has_other_branch(self) -> bool:
-        """Whether something besides attention mixes positions in a block."""
-        return any(block.other_branch is not None for block in self._attention_blocks())
-
-    @property
-    def has_attention(self) -> bool:
-        """Whether the decomposition and the residual scale have a meaning."""
-        return self.attention_blocks > 0
-
-    def encode(
-        self,
-        items: Tensor,
-        length: Tensor,
-        *,
-        residual_scale: float = 1.0,
-        trace: list[BlockTrace] | None = None,
-        at: Tensor | None = None,
-    ) -> Tensor:
+    def encode(self, items: Tensor, length: Tensor, at: Tensor | None = None) -> Tensor:
         """Encode right-padded inputs.
 
         Parameters
         ----------
         items : int64 [B, L], 0 behind the end.
         length : int64 [B].
-        residual_scale : λ of every attention block.
-        trace : a list to which each attention block appends its trace; a
-            :class:`~lastitem.models.attention.QueryTrace` for single queries.
         at : int64 [n], positions of the output, numbered row by row
             (:func:`lastitem.models.attention.positions_at`): what only other positions
-            need is not computed. Not together with a trace of all positions.
+            need is not computed.
 
         Returns
         -------
-        float [B, L', d] with L' ≥ L, the read-out at :meth:`readout`; with ``at`` the
-        vectors [n, d] of these positions.
+        float [B, L', d] with L' ≥ L, the prediction position (read-out) at
+        :meth:`readout`; with ``at`` the vectors [n, d] of these positions.
         """
         raise TypeError(f"{type(self).__name__} does not encode")
 
-    def forward(self, items: Tensor, length: Tensor, at: Tensor) -> Tensor:
-        """float [n, d]: what training asks of a model, the vectors of the labelled
-        positions; see :meth:`encode`.
+    def item_vectors(self) -> Tensor:
+        """float [items, d]: row i − 1 is item i. Padding and mask have no row, so they
+        cannot be recommended.
         """
-        return self.encode(items, length, at=at)
-
-    def read(
-        self, items: Tensor, length: Tensor, offsets: Sequence[int] = (0,), **keywords: Any
-    ) -> Tensor:
-        """float [offsets, B, d]: the vectors of the read-out, and of the read-out moved
-        back by each further offset (at most to position 0); nothing else is computed in
-        the last block. The arguments are those of :meth:`encode`.
-        """
-        moved = torch.stack([(self.readout(length) - offset).clamp(min=0) for offset in offsets])
-        row = torch.arange(len(items), device=items.device) * self.width(items.shape[1])
-        return self.encode(items, length, at=(row + moved).flatten(), **keywords).unflatten(
-            0, moved.shape
-        )
+        raise TypeError(f"{type(self).__name__} has no item vectors")
 
     def width(self, padded: int) -> int:
         """L' of the output of :meth:`encode` for inputs padded to L."""
@@ -126,11 +163,77 @@ class SequenceModel(nn.Module):
         """
         return torch.zeros_like(length)
 
-    def item_vectors(self) -> Tensor:
-        """float [items, d]: row i − 1 is item i. Padding and mask have no row, so they
-        cannot be recommended.
+    def read(self, items: Tensor, length: Tensor, offsets: Sequence[int] = (0,)) -> Tensor:
+        """float [offsets, B, d]: the vectors of the prediction position, and of that
+        moved back by each further offset (at most to position 0); nothing else is
+        computed in the last block.
         """
-        raise TypeError(f"{type(self).__name__} has no item vectors")
+        moved = torch.stack([(self.readout(length) - offset).clamp(min=0) for offset in offsets])
+        row = torch.arange(len(items), device=items.device) * self.width(items.shape[1])
+        return self.encode(items, length, (row + moved).flatten()).unflatten(0, moved.shape)
+
+    def scores(self, items: Tensor, length: Tensor) -> Tensor:
+        """See :meth:`Recommender.scores`."""
+        return self.score(self.read(items, length)[0])
+
+    def score(self, vectors: Tensor) -> Tensor:
+        """float [B, items]: the scores of all items for vectors [B, d] of
+        :meth:`read`; items with one vector have one score.
+        """
+        # Kept while no weight changes: a ranking asks for it once a tile.
+        state = [
+            None if tensor.is_inference() else (tensor.data_ptr(), tensor._version)
+            for tensor in chain(self.parameters(), self.buffers())
+        ]
+        if self._catalogue is None or None in state or self._catalogue[0] != state:
+            distinct, place = distinct_vectors(self.item_vectors())
+            # Items along the rows of memory: the product is faster.
+            self._catalogue = (state, distinct.T.contiguous(), place)
+        _, distinct, place = self._catalogue
+        scores = vectors @ distinct
+        return scores if place is None else scores[:, place]
+
+    def forward(self, items: Tensor, length: Tensor, at: Tensor) -> Tensor:
+        """float [n, d]: what training asks of a model, the vectors of the labelled
+        positions; see :meth:`encode`.
+        """
+        return self.encode(items, length, at)
+
+    def examples(self, sequences: Sequences) -> Sequences:
+        """What one epoch goes through: here each sequence with two items or more is one
+        training example.
+        """
+        return sequences.select(np.flatnonzero(sequences.length >= 2))
+
+    def training_batch(
+        self, sequences: Sequences, index: NDArray[np.int64], generator: torch.Generator
+    ) -> TrainingBatch:
+        """Form the batch of the training examples at ``index``, on the CPU: the newest
+        ``maximum_length`` + 1 items, of which all but the last are read, and all but
+        the first are labels.
+        """
+        items, length = pad(sequences, index, self.maximum_length + 1)
+        label = items[:, 1:]
+        labelled = label != PADDING
+        return TrainingBatch(items[:, :-1] * labelled, length - 1, labelled, label[labelled])
+
+    def auxiliary_loss(
+        self,
+        sequences: Sequences,
+        index: NDArray[np.int64],
+        read: Callable[[Sequences], Tensor],
+        generator: torch.Generator,
+    ) -> Tensor | None:
+        """A loss beside that of the labelled positions; here there is none.
+
+        Parameters
+        ----------
+        sequences : all training examples.
+        index : int64 [B], those of this update.
+        read : sequences → float [n, d], the vectors at the prediction position when all
+            items but the last of each are read.
+        """
+        return None
 
     def initialize(self, embedding_deviation: float = 0.02) -> None:
         """Draw linear weights from N(0, 0.02²) and embeddings with their own deviation;
@@ -147,3 +250,23 @@ class SequenceModel(nn.Module):
             if isinstance(module, nn.Embedding) and module.padding_idx is not None:
                 with torch.no_grad():
                     module.weight[module.padding_idx].zero_()
+
+
+def distinct_vectors(vectors: Tensor) -> tuple[Tensor, Tensor | None]:
+    """The vectors [items, d], each once, and which of them is each item's; None where
+    no two are equal.
+
+    A matrix product may round the columns at its end in another way than the others, so
+    items with one vector would not tie.
+    """
+    # Compared as bytes, in which 0 and -0 differ.
+    rows = (vectors.detach() + 0.0).cpu().contiguous().numpy()
+    _, first, place = np.unique(
+        rows.view(np.dtype((np.void, rows[0].nbytes))).ravel(),
+        return_index=True,
+        return_inverse=True,
+    )
+    if len(first) == len(rows):
+        return vectors, None
+    kept, of_item = (torch.from_numpy(part).to(vectors.device) for part in (first, place))
+    return vectors[kept], of_item

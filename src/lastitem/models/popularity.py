@@ -5,34 +5,26 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from lastitem.models.attention import BlockTrace
-from lastitem.models.interface import SequenceModel
+from lastitem.data.sequences import Sequences
+from lastitem.models.interface import Recommender
 
 
-class Popularity(SequenceModel):
-    """Every position's vector is (1), every item's vector is (number of training
-    events).
-    """
+class Popularity(Recommender):
+    """An item's score is its number of training events, whatever the history."""
 
-    objective = "counts"
+    #: One item says as much as all.
+    input_length = 1
     counts: Tensor
 
-    def __init__(self, items: int, *, maximum_length: int = 1) -> None:
-        super().__init__(items, maximum_length)
+    def __init__(self, items: int) -> None:
+        super().__init__(items)
         self.register_buffer("counts", torch.zeros(items, dtype=torch.float64))
 
-    def encode(
-        self,
-        items: Tensor,
-        length: Tensor,
-        *,
-        residual_scale: float = 1.0,
-        trace: list[BlockTrace] | None = None,
-        at: Tensor | None = None,
-    ) -> Tensor:
-        """Ones of shape [B, L, 1], or [n, 1] at the positions ``at``."""
-        return self.counts.new_ones((*items.shape, 1) if at is None else (len(at), 1))
+    def scores(self, items: Tensor, length: Tensor) -> Tensor:
+        """float64 [B, items]: the counts, for each history."""
+        return self.counts.repeat(len(items), 1)
 
-    def item_vectors(self) -> Tensor:
-        """float64 [items, 1]: the counts."""
-        return self.counts[:, None]
+    def fit(self, sequences: Sequences) -> None:
+        """Count the events of each item."""
+        flat = torch.from_numpy(sequences.flattened)
+        self.counts.copy_(torch.bincount(flat, minlength=self.items + 1)[1:])

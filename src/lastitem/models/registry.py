@@ -1,11 +1,14 @@
-"""Names of models, their settings, and their files: safetensors weights beside a JSON
+"""Models by name or import path, and their files: safetensors weights beside a JSON
 description.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import inspect
+import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,62 +18,62 @@ import safetensors.torch
 
 from lastitem.errors import InputError
 from lastitem.files import read_json, write_aside, write_json
-from lastitem.models.attention import BLOCK_ORDERS
-from lastitem.models.bert4rec import BERT4Rec
-from lastitem.models.bsarec import BSARec
-from lastitem.models.duorec import DuoRec
-from lastitem.models.gru4rec import GRU4Rec
-from lastitem.models.interface import SequenceModel
-from lastitem.models.popularity import Popularity
-from lastitem.models.sasrec import SASRec
-
-ARCHITECTURES: dict[str, type[SequenceModel]] = {
-    "sasrec": SASRec,
-    "gru4rec": GRU4Rec,
-    "bert4rec": BERT4Rec,
-    "bsarec": BSARec,
-    "duorec": DuoRec,
-    "popularity": Popularity,
-}
+from lastitem.models.interface import Recommender
+from lastitem.models.settings import ARCHITECTURES, import_path
+from lastitem.study.dependencies import files_of
 
 
-def build(architecture: str, items: int, settings: Mapping[str, Any]) -> SequenceModel:
+def build(architecture: str, items: int, settings: Mapping[str, Any]) -> Recommender:
     """Make an untrained model for items 1 … ``items``.
+
+    Parameters
+    ----------
+    architecture : a name of :data:`lastitem.models.settings.ARCHITECTURES`, or
+        ``package.module:Class``, a subclass of
+        :class:`lastitem.models.interface.Recommender` that is looked for in the working
+        directory, then on PYTHONPATH.
 
     Raises
     ------
-    InputError for an unknown architecture or setting, or a size that does not fit; it
-    lists what is allowed.
+    InputError for an unknown architecture or setting, or a value that does not fit; it
+        lists what is allowed.
     """
-    if architecture not in ARCHITECTURES:
-        raise InputError(
-            f"architecture: {architecture!r} is not known; allowed: {', '.join(ARCHITECTURES)}"
-        )
-    kind = ARCHITECTURES[architecture]
-    allowed = [name for name in inspect.signature(kind).parameters if name != "items"]
-    unknown = [name for name in settings if name not in allowed]
-    if unknown:
-        raise InputError(
-            f"{architecture}: no setting {', '.join(unknown)}; allowed: {', '.join(allowed)}"
-        )
-    if settings.get("block_order", "post") not in BLOCK_ORDERS:
-        raise InputError(
-            f"block_order: {settings['block_order']!r} is not known; allowed:"
-            f" {', '.join(BLOCK_ORDERS)}"
-        )
-    defaults = {
-        name: parameter.default for name, parameter in inspect.signature(kind).parameters.items()
-    } | dict(settings)
-    if "heads" in defaults and defaults["hidden_size"] % defaults["heads"]:
-        raise InputError(
-            f"{architecture}: hidden_size {defaults['hidden_size']} is not a multiple of heads"
-            f" {defaults['heads']}"
-        )
+    kind = _class_of(architecture)
+    parameters = inspect.signature(kind).parameters
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        # A class that names its settings itself.
+        allowed = [name for name in parameters if name != "items"]
+        if unknown := [name for name in settings if name not in allowed]:
+            raise InputError(
+                f"{architecture}: no setting {', '.join(unknown)}; allowed:"
+                f" {', '.join(allowed) or 'none'}"
+            )
     return kind(items, **settings)
 
 
+def _class_of(architecture: str) -> type[Recommender]:
+    if ":" not in (path := import_path(architecture)):
+        raise InputError(
+            f"architecture: {architecture!r} is not known; allowed: {', '.join(ARCHITECTURES)}, or"
+            " package.module:Class of your own"
+        )
+    files_of(path)
+    module, _, name = path.partition(":")
+    if (here := os.getcwd()) not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        kind = getattr(importlib.import_module(module), name)
+    except ImportError as error:
+        raise InputError(f"architecture: {path}: {error}") from None
+    if not (isinstance(kind, type) and issubclass(kind, Recommender)):
+        raise InputError(
+            f"architecture: {path} is no subclass of lastitem.models.interface.Recommender"
+        )
+    return kind
+
+
 def save(
-    model: SequenceModel, description: Mapping[str, Any], weights: str | Path, json: str | Path
+    model: Recommender, description: Mapping[str, Any], weights: str | Path, json: str | Path
 ) -> None:
     """Write the weights (safetensors) and the description (JSON, with the sha256 of the
     weights), each aside and renamed.
@@ -83,7 +86,7 @@ def save(
     write_json(json, {**description, "weights_sha256": hashlib.sha256(content).hexdigest()})
 
 
-def load(weights: str | Path, json: str | Path) -> tuple[SequenceModel, dict[str, Any]]:
+def load(weights: str | Path, json: str | Path) -> tuple[Recommender, dict[str, Any]]:
     """Read a model written by :func:`save`, ready to predict (evaluation mode, on the
     CPU); nothing is unpickled.
 

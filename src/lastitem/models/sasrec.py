@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from lastitem.data.padding import PADDING
-from lastitem.models.attention import AttentionBlock, AttentionBlocks, BlockTrace
+from lastitem.models import settings
+from lastitem.models.attention import AttentionBlock, AttentionBlocks
 from lastitem.models.dropout import Dropout
 from lastitem.models.interface import SequenceModel
 
@@ -23,44 +26,29 @@ class SASRec(SequenceModel):
     left-padded inputs of the original.
     """
 
-    def __init__(
-        self,
-        items: int,
-        *,
-        maximum_length: int = 200,
-        hidden_size: int = 64,
-        blocks: int = 2,
-        heads: int = 2,
-        dropout: float = 0.2,
-        block_order: str = "post",
-    ) -> None:
-        super().__init__(items, maximum_length)
-        self.embedding = nn.Embedding(items + 1, hidden_size, padding_idx=PADDING)
-        self.position = nn.Embedding(maximum_length, hidden_size)
-        self.dropout = Dropout(dropout)
-        self.input_norm = (
-            nn.LayerNorm(hidden_size, eps=1e-8) if block_order == "post" else nn.Identity()
-        )
+    Settings = settings.SASRec
+
+    def __init__(self, items: int, **settings: Any) -> None:
+        super().__init__(items, **settings)
+        own = self.settings
+        size = own.hidden_size
+        self.embedding = nn.Embedding(items + 1, size, padding_idx=PADDING)
+        self.position = nn.Embedding(own.maximum_length, size)
+        self.dropout = Dropout(own.dropout)
+        post = own.block_order == "post"
+        self.input_norm = nn.LayerNorm(size, eps=1e-8) if post else nn.Identity()
         self.blocks = AttentionBlocks(
-            AttentionBlock(hidden_size, heads, hidden_size, dropout, block_order)
-            for _ in range(blocks)
+            AttentionBlock(size, own.heads, size, own.dropout, own.block_order)
+            for _ in range(own.blocks)
         )
-        self.output_norm = nn.LayerNorm(hidden_size, eps=1e-8)
+        self.output_norm = nn.LayerNorm(size, eps=1e-8)
         self.initialize()
 
-    def encode(
-        self,
-        items: Tensor,
-        length: Tensor,
-        *,
-        residual_scale: float = 1.0,
-        trace: list[BlockTrace] | None = None,
-        at: Tensor | None = None,
-    ) -> Tensor:
+    def encode(self, items: Tensor, length: Tensor, at: Tensor | None = None) -> Tensor:
         """See :meth:`SequenceModel.encode`; the output is [B, L, d]."""
         x = self.embedding(items) * self.embedding.embedding_dim**0.5
-        x = self.input_norm(self.dropout(x + self.position(self.places(length, items.shape[1]))))
-        return self.output_norm(self.blocks(x, None, residual_scale, trace, at))
+        x = self.dropout(x + self.position(self.places(length, items.shape[1])))
+        return self.output_norm(self.blocks(self.input_norm(x), None, at))
 
     def places(self, length: Tensor, width: int) -> Tensor:
         """int64 [B, L]: the row of a position table for each position of right-padded
@@ -70,9 +58,8 @@ class SASRec(SequenceModel):
         input: so the next item is always predicted from the same place. Padding has the
         last row, too.
         """
-        return (
-            self.maximum_length - length[:, None] + torch.arange(width, device=length.device)
-        ).clamp(max=self.maximum_length - 1)
+        step = torch.arange(width, device=length.device)
+        return (self.maximum_length - length[:, None] + step).clamp(max=self.maximum_length - 1)
 
     def item_vectors(self) -> Tensor:
         """See :meth:`SequenceModel.item_vectors`."""

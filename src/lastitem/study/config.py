@@ -29,6 +29,9 @@ from lastitem.data.download.local_files import (
     on_disk,
 )
 from lastitem.errors import InputError
+from lastitem.models.settings import ARCHITECTURES
+from lastitem.study.dependencies import files_of
+from lastitem.study.settings import TrainingSettings, checked, schema_of
 
 #: The keys that name a run, and the key of the config that lists the values of each.
 _OF_RUN = {
@@ -68,6 +71,7 @@ def check(config: Mapping[str, Any], schema: str | Path) -> None:
     InputError listing every fault with its key, its value and what is allowed.
     """
     rules = yaml.safe_load(Path(schema).read_text(encoding="utf-8"))
+    _fill_in(rules["$defs"])
     validator = _Validator(rules)
     registry = config["registry"] if isinstance(config.get("registry"), Mapping) else {}
     short = {
@@ -87,7 +91,7 @@ def check(config: Mapping[str, Any], schema: str | Path) -> None:
     ]
     if not faults:
         _read_grid_texts(config)
-        faults = [*_check_names(config), *_check_sources(config), *_check_grids(config, rules)]
+        faults = [*_check_names(config), *_check_sources(config), *_check_models(config)]
     if not faults:
         for name in tie_datasets(config):
             for variant, ties in tie_variants(config, name).items():
@@ -317,12 +321,6 @@ def _check_names(config: Mapping[str, Any]) -> Iterable[str]:
                 f"{key}: {config[key]!r} is not in {among}; allowed:"
                 f" {', '.join(map(str, config[among]))}"
             )
-    for name, settings in config["model_settings"].items():
-        if "heads" in settings and settings["hidden_size"] % settings["heads"]:
-            yield (
-                f"model_settings.{name}: hidden_size {settings['hidden_size']} is not a multiple of"
-                f" heads {settings['heads']}"
-            )
 
 
 def _check_sources(config: Mapping[str, Any]) -> Iterable[str]:
@@ -365,34 +363,70 @@ def _check_form(form: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _read_grid_texts(config: Mapping[str, Any]) -> None:
-    """Numbers in a grid given by ``--config`` arrive as text; no setting of a model is
-    text that looks like a number.
+    """Numbers in a grid, or for a model of one's own, arrive as text if given by
+    ``--config``; no setting of a model is text that looks like a number.
     """
     for settings in config["model_settings"].values():
-        for values in settings.get("grid", {}).values():
-            for place, value in enumerate(values):
+        own = ":" in settings["architecture"]
+        for container in (*settings.get("grid", {}).values(), *((settings,) if own else ())):
+            for place, value in (
+                container.items() if isinstance(container, dict) else enumerate(container)
+            ):
                 with contextlib.suppress(json.JSONDecodeError, TypeError):
-                    values[place] = json.loads(value)
+                    container[place] = json.loads(value)
 
 
-def _check_grids(config: Mapping[str, Any], rules: Mapping[str, Any]) -> Iterable[str]:
-    """Each value of a grid must be one that the setting itself may have."""
-    for name, settings in config["model_settings"].items():
-        for key, values in settings.get("grid", {}).items():
-            for value in values:
-                point = {
-                    **{other: old for other, old in settings.items() if other != "grid"},
-                    key: value,
-                }
-                of_model = _Validator({**rules["$defs"]["model"], "$defs": rules["$defs"]})
-                for error in sorted(of_model.iter_errors(point), key=_place):
-                    for line in _explain(error, rules["$defs"]):
-                        yield f"model_settings.{name}.grid: {line.removeprefix('top level: ')}"
-                if "heads" in point and point["hidden_size"] % point["heads"]:
-                    yield (
-                        f"model_settings.{name}.grid: hidden_size {point['hidden_size']} is not a"
-                        f" multiple of heads {point['heads']}"
-                    )
+def _fill_in(definitions: dict[str, Any]) -> None:
+    """Add to the schema what can be set of training and of each architecture."""
+    definitions["training"]["properties"] = schema_of(TrainingSettings)
+    model = definitions["model"]
+    model["allOf"] = [
+        {
+            "if": {"properties": {"architecture": {"const": name}}},
+            "then": {
+                "additionalProperties": False,
+                "properties": dict.fromkeys(model["properties"], True) | schema_of(kind),
+            },
+        }
+        for name, (_, kind) in ARCHITECTURES.items()
+    ]
+
+
+def own_settings(model: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a model's entry, what its architecture is built with."""
+    rest = ("architecture", "training", "grid")
+    return {key: value for key, value in model.items() if key not in rest}
+
+
+def _check_models(config: Mapping[str, Any]) -> Iterable[str]:
+    """Architectures that are there, and settings, each value of a grid included, that
+    fit together.
+    """
+    named = {*config["models"], *config["baselines"], *config["tie_order"]["models"]}
+    for name, model in config["model_settings"].items():
+        where, architecture = f"model_settings.{name}", model["architecture"]
+        points = {"": [{}]} | {
+            ".grid": [
+                {key: value} for key, values in model.get("grid", {}).items() for value in values
+            ]
+        }
+        try:
+            if ":" in architecture:
+                if name in named:
+                    where += ".architecture"
+                    files_of(architecture)
+                continue
+            if architecture not in ARCHITECTURES:
+                instead = _instead(architecture, [*ARCHITECTURES, "package.module:Class"])
+                yield f"{where}.architecture: {architecture!r} is not allowed{instead}"
+                continue
+            for place, changes in points.items():
+                for change in changes:
+                    where = f"model_settings.{name}{place}"
+                    checked(ARCHITECTURES[architecture][1], own_settings(model) | change, where)
+        except InputError as error:
+            text = str(error)
+            yield text if text.startswith(where) else f"{where}: {text}"
 
 
 def _is_encoding(name: str) -> bool:

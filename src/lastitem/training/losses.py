@@ -10,11 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-LOSSES = ("softmax", "sampled_softmax", "bce", "gbce")
 #: Numbers held at once by a loss: few enough to stay in a core's cache, but in the
 #: softmax loss never fewer rows than a fast product takes.
 CHUNK_SCORES, MINIMUM_ROWS = 1_000_000, 64
-_REDRAWS = 16
 
 
 class _ChunkedSoftmaxCrossEntropy(torch.autograd.Function):
@@ -185,68 +183,3 @@ def sampled_softmax_cross_entropy(
         ).sum()
 
     return _ChunkedSampledLoss.apply(hidden, item_vectors, label, negative, loss)
-
-
-def info_nce(first: Tensor, second: Tensor, temperature: float) -> Tensor:
-    """Mean over the 2B vectors of −log softmax of their partner's similarity among that
-    of the 2B − 1 others.
-
-    The similarity is the dot product, divided by ``temperature`` (DuoRec, Qiu et al.,
-    WSDM 2022, equation 9): vector i of one side has vector i of the other as its
-    positive and the remaining 2B − 2 of the batch as negatives.
-
-    Parameters
-    ----------
-    first, second : [B, d].
-    """
-    vectors = torch.cat((first, second))
-    count = len(vectors)
-    similarity = vectors @ vectors.T / temperature
-    similarity = similarity.masked_fill(
-        torch.eye(count, dtype=torch.bool, device=vectors.device), -torch.inf
-    )
-    partner = (torch.arange(count, device=vectors.device) + count // 2) % count
-    return functional.cross_entropy(similarity, partner)
-
-
-def draw_negatives(
-    seen: Tensor, row: Tensor, label: Tensor, items: int, count: int, generator: torch.Generator
-) -> Tensor:
-    """Draw items for each label, uniformly among those that are not in its row's
-    sequence.
-
-    Where a row has seen (nearly) the whole catalogue no such item may be found in 16
-    draws; then the draw is uniform among all items but the label, so the loop always
-    ends.
-
-    Parameters
-    ----------
-    seen : int64 [B, S], the items of each sequence.
-    row : int64 [T], whose each label is.
-    label : int64 [T].
-    items : catalogue size, at least 2.
-    count : k, draws for each label.
-
-    Returns
-    -------
-    int64 [T, k], 1 … items, never equal to their label.
-    """
-    width = items + 1
-    known = (torch.arange(len(seen))[:, None] * width + seen).unique()
-    shape = (len(label), count)
-
-    def draw(label: Tensor) -> Tensor:
-        other = torch.randint(1, items, label.shape, generator=generator)
-        return other + (other >= label)
-
-    negative = draw(label[:, None].expand(shape))
-    key = row[:, None].expand(shape) * width
-    place = torch.arange(negative.numel()).view(shape)
-    for _ in range(_REDRAWS):
-        wanted = key.flatten()[place.flatten()] + negative.flatten()[place.flatten()]
-        found = torch.searchsorted(known, wanted).clamp_(max=len(known) - 1)
-        place = place.flatten()[known[found] == wanted]
-        if not len(place):
-            break
-        negative.view(-1)[place] = draw(label[place // count])
-    return negative

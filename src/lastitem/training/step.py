@@ -1,0 +1,162 @@
+"""One optimizer step, and the moving average of the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.optim.swa_utils import get_ema_multi_avg_fn
+
+from lastitem.data.padding import PADDING, pad
+from lastitem.data.sequences import Sequences
+from lastitem.models.interface import SequenceModel, TrainingBatch
+from lastitem.study.settings import TrainingSettings
+from lastitem.training.batches import length_groups, make_batch
+from lastitem.training.losses import (
+    binary_cross_entropy,
+    generalized_binary_cross_entropy,
+    sampled_softmax_cross_entropy,
+    softmax_cross_entropy,
+)
+
+
+def update(
+    model: SequenceModel,
+    optimizer: torch.optim.Optimizer,
+    sequences: Sequences,
+    index: NDArray[np.int64],
+    settings: TrainingSettings,
+    generator: torch.Generator,
+    device: str,
+) -> tuple[float, int]:
+    """One optimizer step on the sequences at ``index``; returns the summed loss and the
+    number of labels.
+
+    The batch is encoded in groups of similar length; the loss and its gradient are
+    those of the whole batch.
+    """
+    groups = length_groups(sequences, index, settings.length_groups)
+    batches = [
+        make_batch(model, sequences, group, settings.drawn_negatives, generator).to(device)
+        for group in groups
+    ]
+    labels = sum(len(batch.label) for batch in batches)
+    optimizer.zero_grad(set_to_none=True)
+    with _matrix_products(settings):
+        loss = loss_of(model, batches, settings) / labels
+        auxiliary = model.auxiliary_loss(
+            sequences, np.concatenate(groups), _reader(model, settings, device), generator
+        )
+        if auxiliary is not None:
+            loss = loss + auxiliary
+        loss.backward()
+    optimizer.step()
+    return loss.item() * labels, labels
+
+
+def loss_of(
+    model: SequenceModel, batches: Sequence[TrainingBatch], settings: TrainingSettings
+) -> Tensor:
+    """Sum of the loss over the labelled positions of all groups; only those are
+    projected onto the catalogue, all at once.
+    """
+    with _autocast(settings, batches[0].items.device):
+        hidden = torch.cat(
+            [
+                model(batch.items, batch.length, batch.labelled.flatten().nonzero()[:, 0])
+                for batch in batches
+            ]
+        )
+    hidden = hidden.to(model.item_vectors().dtype)
+    label = torch.cat([batch.label for batch in batches])
+    if settings.loss == "softmax":
+        return softmax_cross_entropy(hidden, model.item_vectors(), label)
+    negative = torch.cat([batch.negative for batch in batches if batch.negative is not None])
+    if settings.loss == "gbce":
+        return generalized_binary_cross_entropy(
+            hidden, model.item_vectors(), label, negative, settings.calibration
+        )
+    loss = binary_cross_entropy if settings.loss == "bce" else sampled_softmax_cross_entropy
+    return loss(hidden, model.item_vectors(), label, negative)
+
+
+def _reader(
+    model: SequenceModel, settings: TrainingSettings, device: str
+) -> Callable[[Sequences], Tensor]:
+    """What :meth:`SequenceModel.auxiliary_loss` reads vectors with, in groups of
+    similar length.
+    """
+
+    def read(sequences: Sequences) -> Tensor:
+        pieces = []
+        groups = length_groups(sequences, np.arange(len(sequences)), settings.length_groups)
+        for group in groups:
+            items, length = pad(sequences, group, model.maximum_length + 1)
+            items = items[:, :-1] * (items[:, 1:] != PADDING)
+            items, length = items.to(device), (length - 1).to(device)
+            with _autocast(settings, items.device):
+                pieces.append(model.read(items, length)[0].to(model.item_vectors().dtype))
+        order = torch.from_numpy(np.argsort(np.concatenate(groups)))
+        return torch.cat(pieces)[order.to(device)]
+
+    return read
+
+
+def _autocast(settings: TrainingSettings, device: torch.device) -> torch.autocast:
+    return torch.autocast(device.type, torch.bfloat16, enabled=settings.precision == "bfloat16")
+
+
+@contextmanager
+def _matrix_products(settings: TrainingSettings) -> Iterator[None]:
+    """float32 products in TF32 where the device has it, if the settings ask for less
+    than float32; as before at the end.
+    """
+    before, of_cudnn = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    if settings.precision != "float32":
+        torch.set_float32_matmul_precision("high")
+        torch.backends.cudnn.allow_tf32 = True
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+        torch.backends.cudnn.allow_tf32 = of_cudnn
+
+
+@torch.no_grad()
+def move_average(optimizer: torch.optim.Optimizer, decay: float) -> None:
+    """Move the average of each trained weight, kept beside Adam's moments, towards the
+    weight by 1 − decay.
+
+    In the first n updates the decay is at most n / (n + 9), so that the average soon
+    forgets where training began.
+    """
+    states = {weight: state for weight, state in optimizer.state.items() if "step" in state}
+    for weight, state in states.items():
+        state.setdefault("average", weight.detach().clone())
+    updates = int(next(iter(states.values()))["step"])
+    move = get_ema_multi_avg_fn(min(decay, updates / (updates + 9)))
+    move([state["average"] for state in states.values()], list(states), updates)
+
+
+@contextmanager
+def averaged_weights(optimizer: torch.optim.Optimizer) -> Iterator[None]:
+    """Inside of the block the model has the averages of its weights, where there are
+    any.
+    """
+    averages = {
+        weight: state["average"] for weight, state in optimizer.state.items() if "average" in state
+    }
+    kept = [weight.detach().clone() for weight in averages]
+    try:
+        with torch.no_grad():
+            for weight, average in averages.items():
+                weight.copy_(average)
+        yield
+    finally:
+        with torch.no_grad():
+            for weight, own in zip(averages, kept, strict=True):
+                weight.copy_(own)
