@@ -1,8 +1,8 @@
 """The config is checked before any job starts, and each fault is named with its key,
 value and what is allowed.
 
-H11: no resolver exists, so an expression is only a text, refused where a number or a
-name is wanted.
+No resolver exists, so an expression is only a text, refused where a number or a name is
+wanted.
 """
 
 import copy
