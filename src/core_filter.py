@@ -45,10 +45,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     source = provenance["source"]
     where = f"{arguments.dataset}, source {source!r} ({provenance['address']})"
     if source not in arguments.sources:
-        found = ", ".join(arguments.sources)
         raise InputError(
-            f"{where}: the config has no such source any more; found: {found}. Delete"
-            f" {arguments.log} to have it fetched anew"
+            f"{where}: the config has no such source any more; found:"
+            f" {', '.join(arguments.sources)}. Delete {arguments.log} to have it fetched anew"
         )
     try:
         log = read_interactions(arguments.log, arguments.sources[source]["form"])

@@ -22,39 +22,7 @@ from lastitem.files import read_parquet, write_json, write_parquet
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Parse arguments, split, write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name, text in (
-        ("interactions", "Parquet written by core_filter.py"),
-        ("train", "output (Parquet)"),
-        ("validation", "output (Parquet)"),
-        ("test", "output (Parquet)"),
-        ("counts", "output: thresholds and counts (JSON)"),
-    ):
-        parser.add_argument(f"--{name}", required=True, help=text)
-    parser.add_argument(
-        "--kind",
-        required=True,
-        choices=SPLITS,
-        help="gts: global temporal split; loo: leave-one-out",
-    )
-    parser.add_argument(
-        "--quantile", type=float, default=0.9, help="gts: share of times before the threshold"
-    )
-    parser.add_argument(
-        "--validation-kind",
-        choices=VALIDATION_KINDS,
-        default="by_time",
-        help="gts: how validation is cut",
-    )
-    parser.add_argument(
-        "--validation-users", type=int, default=1024, help="gts with by_user: users held out"
-    )
-    parser.add_argument(
-        "--target", choices=TARGETS, default="last", help="which held-out events are predicted"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="of by_user and of --target random")
-    arguments = parser.parse_args(argv)
-
+    arguments = _parse(argv)
     table = read_parquet(arguments.interactions)
     user, item, timestamp, tied = (
         table[column].to_numpy() for column in ("user", "item", "timestamp", "tied")
@@ -101,6 +69,41 @@ def main(argv: Sequence[str] | None = None) -> None:
     for name, found in counts.items():
         said = ", ".join(f"{key.replace('_', ' ')} {value:,}" for key, value in found.items())
         print(f"{arguments.kind}: {name}: {said}")
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name, text in (
+        ("interactions", "Parquet written by core_filter.py"),
+        ("train", "output (Parquet)"),
+        ("validation", "output (Parquet)"),
+        ("test", "output (Parquet)"),
+        ("counts", "output: thresholds and counts (JSON)"),
+    ):
+        parser.add_argument(f"--{name}", required=True, help=text)
+    parser.add_argument(
+        "--kind",
+        required=True,
+        choices=SPLITS,
+        help="gts: global temporal split; loo: leave-one-out",
+    )
+    parser.add_argument(
+        "--quantile", type=float, default=0.9, help="gts: share of times before the threshold"
+    )
+    parser.add_argument(
+        "--validation-kind",
+        choices=VALIDATION_KINDS,
+        default="by_time",
+        help="gts: how validation is cut",
+    )
+    parser.add_argument(
+        "--validation-users", type=int, default=1024, help="gts with by_user: users held out"
+    )
+    parser.add_argument(
+        "--target", choices=TARGETS, default="last", help="which held-out events are predicted"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of by_user and of --target random")
+    return parser.parse_args(argv)
 
 
 def _unusable(arguments: argparse.Namespace, fault: str) -> InputError:

@@ -87,6 +87,8 @@ def look_alikes(ids: pa.Array) -> int:
     """How many of the distinct ids equal another one but for blanks around it, the
     Unicode form of its letters (é: one sign or two) or a ``.0`` behind a whole number.
     """
+    if pa.types.is_integer(ids.type):
+        return 0
     seen = pc.utf8_normalize(pc.utf8_trim_whitespace(ids), form="NFC")
     seen = pc.replace_substring_regex(seen, r"^([0-9]+)\.0$", r"\1")
     return len(ids) - int(pc.count_distinct(seen).as_py())
@@ -96,6 +98,8 @@ def words_for_nothing(ids: pa.Array) -> NDArray[np.int64]:
     """Positions of the ids that are a word by which an export says that there is no
     value, such as NULL or NaN.
     """
+    if pa.types.is_integer(ids.type):
+        return np.zeros(0, dtype=np.int64)
     return np.flatnonzero(matches(ids, r"^(?i:null|none|nan|n/a|na|<na>|undefined|\\n)$"))
 
 

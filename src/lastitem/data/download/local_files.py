@@ -14,10 +14,9 @@ from typing import Any
 
 #: Files beside a downloaded log that the downloader writes itself.
 LOG, PROVENANCE, RECORDS, FINGERPRINTS = "raw", "raw.json", "checksums.json", "origins.json"
-#: A second name of the log and what is known of it, which stay when Snakemake deletes
-#: the outputs of a download that is due again.
+#: A hard link keeps the log, and a note what is known of it, because Snakemake deletes
+#: the outputs of a download before a rerun.
 KEPT, KEPT_NOTE = ".raw.kept", ".raw.kept.json"
-
 
 #: What a web address may hold to let its reader in: a user name and password, and parts
 #: of its query such as a signature or a token.
