@@ -26,8 +26,8 @@ onerror:
 rule all:
     default_target: True
     input:
-        expand("results/{table}.{ending}", table=TABLES, ending=["csv", "md", "tex"]),
-        expand("results/{figure}.{ending}", figure=FIGURES, ending=["pdf", "png", "csv"]),
+        expand("results/{table}.{ending}", table=made(TABLES), ending=["csv", "md", "tex"]),
+        expand("results/{figure}.{ending}", figure=made(FIGURES), ending=["pdf", "png", "csv"]),
         runs("learning_curve.pdf"),
         runs("recommendations.parquet", config["models"] + config["baselines"]),
         runs("model.safetensors", config["models"] + config["baselines"]),

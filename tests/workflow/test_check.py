@@ -166,5 +166,5 @@ def test_the_papers_study_has_the_jobs_it_should(tmp_path: Path):
     expected |= dict.fromkeys(
         ("table1", "table2", "table3", "table4", "comparisons", "claims", "page", "all"), 1
     )
-    expected |= {f"fig{number}": 1 for number in range(1, 7)}
+    expected |= {f"fig{number}": 1 for number in range(1, 7)} | {"summarize": 15}
     assert planned_rules(done.stdout) == expected

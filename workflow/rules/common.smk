@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -13,9 +14,18 @@ from snakemake.exceptions import WorkflowError
 sys.path.insert(0, str(Path(workflow.basedir) / "src"))
 
 from lastitem.models.settings import import_path
-from lastitem.study.config import check, own_settings, study_runs, tie_order_runs
+from lastitem.study.config import check, own_settings, study_runs
 from lastitem.errors import InputError, after_failure
 from lastitem.study.dependencies import files_of, imported_modules
+from lastitem.study.products import FIGURES, SUMMARIES, TABLES
+from lastitem.study.products import (
+    runs_of,
+    settings_of,
+    split_settings,
+    study_of,
+    study_of_run,
+    ties_settings,
+)
 from lastitem.data.download.local_files import fingerprints, without_password
 
 try:
@@ -40,31 +50,11 @@ PUBLISHED = os.path.relpath(Path(workflow.basedir) / "config/published")
 CAPTIONS = os.path.relpath(Path(workflow.basedir) / "workflow/report")
 ENVIRONMENT = f"{workflow.basedir}/envs/lastitem.yaml"
 
-TIE_ORDER = bool(tie_order_runs(config))
-TABLES = [
-    "table1",
-    "table2",
-    "table3",
-    "table4",
-    *(["table5"] if TIE_ORDER else []),
-    "comparisons",
-    "claims",
-]
-SHOWN = {
-    "fig1": "Shuffled histories",
-    "fig2": "Last-item hit rates",
-    "fig3": "Attention and AttnResLN maps",
-    "fig4": "λ against HRLI and mixing",
-    "fig5": "HRLI against accuracy along λ",
-    "fig6": "Chosen λ and oracle",
-    "fig7": "Tie order",
-}
-FIGURES = [name for name in SHOWN if name != "fig7" or TIE_ORDER]
-
 CORE = "results/{dataset}/core"
 SPLIT = "results/{dataset}/{split}"
 RUN = "results/{dataset}/{split}/{model}/seed={seed}"
 GRID = "results/{dataset}/{split}/{model}/grid/{point}/seed={seed}"
+OF_DATASETS = ("statistics.json", "users.parquet")
 RUN_NAME = "{dataset}.{split}.{model}.seed={seed}"
 
 
@@ -74,6 +64,7 @@ wildcard_constraints:
     model="|".join(map(re.escape, config["model_settings"])),
     seed="[0-9]+",
     point="[^/]+",
+    summary="|".join(SUMMARIES),
 
 
 def script(name):
@@ -111,21 +102,45 @@ def runs(path, models=None):
     ]
 
 
-def tie_runs(path):
-    """One file of every run of the tie-order study; asked for where there is none, an error before any job."""
-
-    def files(wildcards):
-        if not TIE_ORDER:
-            raise WorkflowError(
-                "table5, fig7: this study has no tie-order study: name its logs, splits and models under tie_order in the config"
-            )
-        return [f"{RUN}/{path}".format(**run) for run in tie_order_runs(config)]
-
-    return files
+def made(products):
+    """The names of the tables or figures of this study: those of the tie-order study only where there is one."""
+    has_ties = bool(runs_of(config, "tie_order"))
+    return [name for name, shown in products.items() if has_ties or "tie_order" not in shown.reads]
 
 
-#: The datasets of the tie-order study, one for each order.
-TIE_DATASETS = list(dict.fromkeys(run["dataset"] for run in tie_order_runs(config)))
+def files_of_summary(wildcards):
+    """What a summary reads: other summaries, and files of runs or datasets, with the description of each run."""
+    summary = SUMMARIES[wildcards.summary]
+    behind = runs_of(config, summary.of)
+    if not behind:
+        raise WorkflowError(
+            "table5, fig7: this study has no tie-order study: name its logs, splits and models under tie_order in the config"
+        )
+    places = []
+    for name in summary.reads:
+        folder = CORE if name in OF_DATASETS else RUN
+        places.append(
+            f"results/summaries/{name}.parquet" if name in SUMMARIES else f"{folder}/{name}"
+        )
+    if any(place.startswith(f"{RUN}/") for place in places):
+        places.append(f"{RUN}/model.json")
+    return list(dict.fromkeys(place.format(**run) for place in places for run in behind))
+
+
+def told(product):
+    """Options: the settings of a summary, table or figure, the study it is of, and those of the summaries it reads."""
+    return options_of(
+        {
+            "settings": json.dumps(settings_of(config, product)),
+            "study": study_of(config, product),
+            "studies": json.dumps(studies(SUMMARIES, product.reads)),
+        }
+    )
+
+
+def studies(products, names):
+    """Name → the study that a summary, table or figure must be of."""
+    return {name: study_of(config, products[name]) for name in names if name in products}
 
 
 def raw(path):
@@ -173,25 +188,17 @@ def origin(wildcards):
 
 def split_options(wildcards):
     """What a split is told, without what has no influence on it."""
-    gts, options = config["gts"], {"kind": wildcards.split, "target": config["target"]}
-    if wildcards.split == "gts":
-        options |= {"quantile": gts["quantile"], "validation-kind": gts["validation"]}
-        if gts["validation"] == "by_user":
-            options |= {"validation-users": gts["validation_users"], "seed": config["data_seed"]}
-    if config["target"] == "random":
-        options["seed"] = config["data_seed"]
-    return " ".join(f"--{name} {value}" for name, value in options.items())
+    return options_of(split_settings(config, wildcards.split))
 
 
 def ties_options(wildcards):
     """The order of ties, with the seed where it has an influence."""
-    dataset = config["registry"][wildcards.dataset]
-    seed = (
-        f" --seed {dataset.get('ties_seed', config['data_seed'])}"
-        if dataset["ties"] == "random"
-        else ""
-    )
-    return f"--ties {dataset['ties']}{seed}"
+    return options_of(ties_settings(config, wildcards.dataset))
+
+
+def options_of(settings):
+    """Settings as options of a command line."""
+    return " ".join(f"--{name} {shlex.quote(str(value))}" for name, value in settings.items())
 
 
 def filter_seen(wildcards):
@@ -223,6 +230,11 @@ def grid_points(model):
         [dict(zip(grid, values)) for values in itertools.product(*grid.values())] if grid else []
     )
     return {",".join(f"{key}={value}" for key, value in point.items()): point for point in points}
+
+
+def study_of_training(wildcards):
+    """A hash of all settings that can change a training, which its learning curve carries."""
+    return study_of_run(config, wildcards, grid_points(wildcards.model).get(wildcards.get("point")))
 
 
 def of_grid(path):

@@ -39,12 +39,13 @@ rule train:
         filter_seen=filter_seen,
         device=config["device"],
         # Not an output, which Snakemake would delete when the job is killed. The script removes it at the end.
-        state=f"{RUN}/unfinished.safetensors",
+        state=f"{RUN}/unfinished.pt",
         choice=lambda wildcards, input: f"--choice {input.choice[0]}" if input.choice else "",
+        study=study_of_training,
     shell:
         "OMP_NUM_THREADS={threads} python {input.script:q} --dataset {wildcards.dataset:q} --split {wildcards.split}"
         " --model {wildcards.model:q} --seed {wildcards.seed} --train {input.train:q} --validation {input.validation:q}"
-        " --items {input.item_map:q} --architecture {params.architecture:q} --settings {params.settings:q}"
+        " --items {input.item_map:q} --study {params.study} --architecture {params.architecture:q} --settings {params.settings:q}"
         " --training {params.training:q} --filter-seen {params.filter_seen} --device {params.device} --threads {threads}"
         " --state {params.state:q} {params.choice} --weights {output.weights:q} --description {output.description:q} --curve {output.curve:q} 2>&1 | tee {log:q}"
 
@@ -72,8 +73,9 @@ use rule train as train_grid_point with:
         training=training_settings,
         filter_seen=filter_seen,
         device=config["device"],
-        state=f"{GRID}/unfinished.safetensors",
+        state=f"{GRID}/unfinished.pt",
         choice="",
+        study=study_of_training,
 
 
 rule choose:
@@ -98,8 +100,8 @@ rule choose:
 
 rule learning_curve:
     input:
-        script=script("plot_learning_curve.py"),
-        modules=modules("plot_learning_curve.py"),
+        script=script("make_figure.py"),
+        modules=modules("make_figure.py"),
         curve=f"{RUN}/learning_curve.csv",
     output:
         pdf=report(
@@ -123,5 +125,5 @@ rule learning_curve:
     params:
         cutoff=config["headline_cutoff"],
     shell:
-        "python {input.script:q} --dataset {wildcards.dataset:q} --split {wildcards.split} --model {wildcards.model:q}"
-        " --seed {wildcards.seed} --curve {input.curve:q} --cutoff {params.cutoff} --pdf {output.pdf:q} --png {output.png:q} > {log:q} 2>&1"
+        "python {input.script:q} learning_curve --dataset {wildcards.dataset:q} --split {wildcards.split} --model {wildcards.model:q}"
+        " --seed {wildcards.seed} --curve {input.curve:q} --cutoff {params.cutoff} --out {output:q} > {log:q} 2>&1"

@@ -41,7 +41,7 @@ from lastitem.data.padding import pad, tiles
 from lastitem.data.sequences import HeldOut
 from lastitem.evaluation.probing import BlockTrace, attention_blocks, probing
 from lastitem.models.interface import SequenceModel
-from lastitem.study.parts import HEAD_SHARE, PARTS, WHOLE_STACK
+from lastitem.study.runs import HEAD_SHARE, PARTS, WHOLE_STACK
 
 ADDITIVITY_TOLERANCE = 1e-4
 #: What files say instead of rows where no input has an item to mix in.

@@ -18,7 +18,7 @@ from lastitem.evaluation.ranking import rank
 from lastitem.evaluation.recovery import READOUT_OFFSETS
 from lastitem.evaluation.shuffling import reorder
 from lastitem.models.interface import Recommender
-from lastitem.study.parts import PARTS
+from lastitem.study.runs import PARTS
 
 
 def rank_scaled(

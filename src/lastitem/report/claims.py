@@ -4,14 +4,13 @@ holds for this model on these data.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from lastitem.report.summaries import STUDY_COLUMNS
-from lastitem.study.parts import PARTS
+from lastitem.study.runs import PARTS, STUDY_COLUMNS
 
 #: Claims in the order of the table.
 CLAIMS = {
@@ -33,7 +32,7 @@ CLAIMS = {
 SMALL_CHANGE_PERCENT, PRIVILEGE = 5.0, 2.0
 #: With fewer users than these behind it nothing is decided: a bootstrap over so few
 #: holds its own sample for the world.
-FEW_USERS = 10
+MINIMUM_USERS = 10
 _INTERVAL = ["value", "ci_low", "ci_high"]
 
 
@@ -61,42 +60,35 @@ def claims(
     -------
     A row per study and claim: ``claim``, ``meaning``, ``holds`` (``yes``, ``no``,
     ``undecided``, ``n/a``), ``evidence`` (numbers, with 95 % intervals over users),
-    ``users``, ``seeds``. Where intervals are given, a claim holds only if they are
+    ``users``, ``trainings``. Where intervals are given, a claim holds only if they are
     wholly on its side, and fails only if they are wholly on the other; between the two
-    it is undecided, and so it is with fewer than :data:`FEW_USERS` users (for a change:
-    with a hit) behind it. A shuffle that leaves every input as it was says nothing.
+    it is undecided, and so it is with fewer than :data:`MINIMUM_USERS` users (for a
+    change: with a hit) behind it. A shuffle that leaves every input as it was says
+    nothing.
     """
     rows = []
     for study, group in effects.groupby(STUDY_COLUMNS, sort=False):
-        key = dict(zip(STUDY_COLUMNS, study, strict=True))
+        of_rates, of_mixing, *of_scales = (
+            _of(table, study) for table in (rates, mixing, curves, mixing_by_scale, recoveries)
+        )
         found = {
             **dict(_of_shuffles(group)),
-            **dict(_of_rates(_of(rates, key))),
-            **dict(_of_mixing(_of(mixing, key))),
-            **dict(_of_scales(_of(curves, key), _of(mixing_by_scale, key), _of(recoveries, key))),
+            **dict(_of_rates(of_rates)),
+            **dict(_of_mixing(of_mixing)),
+            **dict(_of_scales(*of_scales)),
         }
         for name, meaning in CLAIMS.items():
             finding = found.get(
                 name, Finding("n/a", "has no meaning for this model or these inputs", group.iloc[0])
             )
-            if finding.holds in ("yes", "no") and finding.behind["users"] < FEW_USERS:
+            if finding.holds in ("yes", "no") and finding.behind["users"] < MINIMUM_USERS:
                 finding = finding._replace(
                     holds="undecided", evidence=f"{finding.evidence}; too few users"
                 )
-            behind = {"users": int(finding.behind["users"]), "seeds": int(finding.behind["seeds"])}
-            rows.append(
-                {
-                    **key,
-                    "claim": name,
-                    "meaning": meaning,
-                    "holds": finding.holds,
-                    "evidence": finding.evidence,
-                    **behind,
-                }
-            )
-    return pd.DataFrame(
-        rows, columns=[*STUDY_COLUMNS, "claim", "meaning", "holds", "evidence", "users", "seeds"]
-    )
+            behind = (int(finding.behind[count]) for count in ("users", "trainings"))
+            rows.append((*study, name, meaning, finding.holds, finding.evidence, *behind))
+    columns = ["claim", "meaning", "holds", "evidence", "users", "trainings"]
+    return pd.DataFrame(rows, columns=[*STUDY_COLUMNS, *columns])
 
 
 def is_small(change: pd.Series) -> bool:
@@ -136,12 +128,12 @@ def why_silent(effects: pd.DataFrame, order: str) -> str:
     # Of users with several targets the share is that of the targets, so this is at most
     # the number of users.
     hit = of_order.loc["hit_percent", "value"] / 100.0 * of_order.loc["hit_percent", "users"]
-    return "" if hit >= FEW_USERS - 0.5 else f"only {hit:.0f} users have a hit"
+    return "" if hit >= MINIMUM_USERS - 0.5 else f"only {hit:.0f} users have a hit"
 
 
 class Finding(NamedTuple):
     """Whether a claim holds, the numbers, and the row of the summary that says how many
-    users and seeds stand behind them.
+    users and trainings stand behind them.
     """
 
     holds: str
@@ -149,8 +141,8 @@ class Finding(NamedTuple):
     behind: pd.Series
 
 
-def _of(table: pd.DataFrame, key: dict[str, Any]) -> pd.DataFrame:
-    return table[(table[STUDY_COLUMNS] == pd.Series(key)).all(axis=1)] if len(table) else table
+def _of(table: pd.DataFrame, study: Sequence[str]) -> pd.DataFrame:
+    return table[(table[STUDY_COLUMNS] == list(study)).all(axis=1)] if len(table) else table
 
 
 def _finding(holds: object, evidence: str, behind: pd.Series, fails: object = None) -> Finding:

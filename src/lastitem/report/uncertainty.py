@@ -4,6 +4,8 @@ and their correction for being many.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
@@ -75,20 +77,16 @@ def _resampled_ratios(
     """[resamples, columns]: Σ numerator / Σ denominator over users drawn with
     replacement; NaN or ±∞ where the denominator is empty.
     """
-    users, columns = numerator.shape
-    generator = np.random.default_rng(seed)
-    ratios = np.empty((resamples, columns))
-    rows = max(1, min(resamples, _MAXIMUM_WEIGHTS // max(1, users)))
-    for first in range(0, resamples, rows):
-        count = min(rows, resamples - first)
+    users, generator = len(numerator), np.random.default_rng(seed)
+    ratios = []
+    for count in _at_once(resamples, users):
         # How often each user is drawn: the same as indexing with drawn users, but a
         # matrix product.
-        weight = generator.multinomial(users, np.full(users, 1.0 / users), size=count).astype(
-            np.float64
-        )
+        weight = generator.multinomial(users, np.full(users, 1.0 / users), size=count)
+        weight = weight.astype(np.float64)
         with np.errstate(invalid="ignore", divide="ignore"):
-            ratios[first : first + count] = (weight @ numerator) / (weight @ denominator)
-    return ratios
+            ratios.append((weight @ numerator) / (weight @ denominator))
+    return np.concatenate(ratios)
 
 
 def _percentiles(
@@ -141,19 +139,12 @@ def swap_test(
             )
 
     observed = differences(np.zeros((1, 2 * columns)))[0]
-    generator = np.random.default_rng(seed)
     reached = np.zeros(columns)
-    rows = max(1, _MAXIMUM_WEIGHTS // max(1, users))
-    for first in range(0, permutations, rows):
-        count = min(rows, permutations - first)
-        bits = np.unpackbits(
-            generator.integers(0, 256, (count, -(-users // 8)), dtype=np.uint8), axis=1, count=users
-        )
+    for chosen in _random_choices(users, permutations, seed):
         # A choice that leaves a side without a denominator counts as one that reaches
         # as far.
-        reached += (
-            ~(np.abs(differences(bits.astype(np.float64) @ swap)) < np.abs(observed) - 1e-12)
-        ).sum(axis=0)
+        near = np.abs(differences(chosen @ swap)) < np.abs(observed) - 1e-12
+        reached += (~near).sum(axis=0)
     return np.where(~np.isfinite(observed), np.nan, (reached + 1) / (permutations + 1))
 
 
@@ -202,21 +193,28 @@ def sign_flip_test(
             p[columns] = _as_far(signs @ own, own).mean(axis=0)
         else:
             own = differences[(differences[:, columns] != 0).any(axis=1)][:, columns]
-            generator = np.random.default_rng(seed)
-            reached = np.zeros(len(columns))
-            rows = max(1, _MAXIMUM_WEIGHTS // len(own))
-            for first in range(0, permutations, rows):
-                count = min(rows, permutations - first)
-                bits = np.unpackbits(
-                    generator.integers(0, 256, (count, -(-len(own) // 8)), dtype=np.uint8),
-                    axis=1,
-                    count=len(own),
-                )
-                reached += _as_far(
-                    own.sum(axis=0) - 2.0 * (bits.astype(np.float64) @ own), own
-                ).sum(axis=0)
+            reached, total = np.zeros(len(columns)), own.sum(axis=0)
+            for chosen in _random_choices(len(own), permutations, seed):
+                reached += _as_far(total - 2.0 * (chosen @ own), own).sum(axis=0)
             p[columns] = (reached + 1) / (permutations + 1)
     return p
+
+
+def _random_choices(users: int, permutations: int, seed: int) -> Iterator[NDArray[np.float64]]:
+    """Random choices of users, as many at once as memory allows: [rows, users] of 0
+    and 1.
+    """
+    generator = np.random.default_rng(seed)
+    for count in _at_once(permutations, users):
+        bytes_ = generator.integers(0, 256, (count, -(-users // 8)), dtype=np.uint8)
+        yield np.unpackbits(bytes_, axis=1, count=users).astype(np.float64)
+
+
+def _at_once(rows: int, users: int) -> Iterator[int]:
+    """So many rows in parts of so many as may be held at once."""
+    most = max(1, _MAXIMUM_WEIGHTS // max(1, users))
+    for first in range(0, rows, most):
+        yield min(most, rows - first)
 
 
 def _as_far(sums: NDArray[np.float64], differences: NDArray[np.float64]) -> NDArray[np.bool_]:
