@@ -37,6 +37,21 @@ class Part:
     length: NDArray[np.int64]
     held_out_from: NDArray[np.int64]
 
+    @property
+    def users(self) -> int:
+        """Number of users in this part."""
+        return int(np.count_nonzero(self.length))
+
+    @property
+    def events(self) -> int:
+        """Number of events in this part."""
+        return int(self.length.sum())
+
+    def of_users(self, users: NDArray[np.int64]) -> Part:
+        """This part, all other users left out."""
+        chosen = np.isin(np.arange(len(self.length)), users)
+        return _part(chosen, self.length, self.held_out_from)
+
 
 @dataclass
 class Split:
@@ -57,10 +72,11 @@ def leave_one_out(offsets: NDArray[np.int64]) -> Split:
     """
     length = np.diff(offsets)
     held = length >= 3
+    fitted = np.where(held, length - 2, length)
     return Split(
-        train=_training(np.where(held, length - 2, length)),
-        validation=Part(np.where(held, length - 1, 0), np.where(held, length - 2, 0)),
-        test=Part(np.where(held, length, 0), np.where(held, length - 1, 0)),
+        train=Part(fitted, fitted),
+        validation=_part(held, length - 1, length - 2),
+        test=_part(held, length, length - 1),
         thresholds={},
     )
 
@@ -92,38 +108,31 @@ def global_temporal_split(
     everyone = np.ones(len(total), dtype=bool)
     known, in_train, threshold = _events_until(offsets, timestamp, total, everyone, quantile)
     thresholds = {"test": threshold}
-    test = Part(np.where(known < total, total, 0), np.where(known < total, known, 0))
     length = np.where(in_train, known, 0)
+    held, train, held_from = in_train, length - in_train, length - 1
     if validation == "by_time":
-        fitted, in_fit, threshold = _events_until(offsets, timestamp, length, in_train, quantile)
+        held_from, in_fit, threshold = _events_until(offsets, timestamp, length, in_train, quantile)
         thresholds["validation"] = threshold
-        held = in_train & (fitted < length)
-        train = np.where(in_fit, fitted, 0)
-        held_from = fitted
+        held = in_train & (held_from < length)
+        train = np.where(in_fit, held_from, 0)
     elif validation == "by_user":
         if validation_users >= np.count_nonzero(in_train):
             raise InputError(
                 f"gts: by_user is to hold out {validation_users:,} users, but the train part has"
                 f" only {np.count_nonzero(in_train):,}; lower gts.validation_users"
             )
-        chosen = draw_users(np.flatnonzero(in_train), validation_users, seed)
         held = np.zeros_like(in_train)
-        held[chosen] = True
+        held[draw_users(np.flatnonzero(in_train), validation_users, seed)] = True
         train = np.where(held, 0, length)
-        held_from = length - 1
-    elif validation == "last_item":
-        held = in_train
-        train = np.where(in_train, length - 1, 0)
-        held_from = length - 1
-    else:
+    elif validation != "last_item":
         raise InputError(
             f"validation: {validation!r} is not known; allowed: {', '.join(VALIDATION_KINDS)}"
         )
     return Split(
-        _training(train),
-        Part(np.where(held, length, 0), np.where(held, held_from, 0)),
-        test,
-        thresholds,
+        train=Part(train, train),
+        validation=_part(held, length, held_from),
+        test=_part(known < total, total, known),
+        thresholds=thresholds,
     )
 
 
@@ -265,5 +274,8 @@ def _lists(offsets: NDArray[np.int64], values: NDArray) -> pa.Array:
     return pa.ListArray.from_arrays(offsets.astype(np.int32), values)
 
 
-def _training(length: NDArray[np.int64]) -> Part:
-    return Part(length, length)
+def _part(
+    held: NDArray[np.bool_], length: NDArray[np.int64], held_out_from: NDArray[np.int64]
+) -> Part:
+    """The part of the users who are ``held``."""
+    return Part(np.where(held, length, 0), np.where(held, held_out_from, 0))

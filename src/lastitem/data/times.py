@@ -8,7 +8,6 @@ taken as UTC.
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Sequence
 
@@ -17,11 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from lastitem.data.columns import matches
 from lastitem.errors import InputError
 
 NANOSECONDS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 EARLIEST_PLAUSIBLE = 631_152_000  # 1990-01-01, in seconds since 1970
 LATEST_PLAUSIBLE = 2_051_222_400  # 2035-01-01
+SECONDS_PER_DAY = 86_400
 
 _DECIMAL = r"^[+-]?[0-9]{1,19}(\.[0-9]*)?$"
 _SCIENTIFIC = r"^[+-]?[0-9]+(\.[0-9]*)?[eE][+-]?[0-9]{1,2}$"
@@ -30,14 +31,13 @@ _ISO = (
     r" ?(Z|UTC|[+-][0-9]{2}(:?[0-9]{2})?))?)?$"
 )
 _ZONE = r"^(.{10}[ T].*[0-9]) ?(Z|UTC|[+-][0-9]{2}(:?[0-9]{2})?)$"
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-# What the directives of a pattern match, as in Python's strptime but for %f, which may
-# go to nanoseconds.
+# What the directives of a pattern match: as in Python's strptime, but %f may go to
+# nanoseconds, and %z may have hours alone.
 _DIRECTIVES = {
     "Y": "[0-9]{4}",
     "y": "[0-9]{2}",
     "m": "1[0-2]|0[1-9]|[1-9]",
-    "b": f"(?i:{'|'.join(_MONTHS)})",
+    "b": "(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)",
     "B": (
         "(?i:january|february|march|april|may|june|july|august|september|october|november|december)"
     ),
@@ -83,7 +83,7 @@ def detect_unit(column: pa.Array) -> str:
         if not pc.sum(numeric).as_py() or pc.mean(numeric).as_py() < 0.5:
             return "iso"
         column = column.filter(numeric)
-    values = np.abs(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+    values = np.abs(np.asarray(pc.cast(column, pa.float64(), safe=False)))
     seconds = {unit: values * (factor / NANOSECONDS["s"]) for unit, factor in NANOSECONDS.items()}
     plausible = {
         unit: int(((read >= EARLIEST_PLAUSIBLE) & (read < LATEST_PLAUSIBLE)).sum())
@@ -163,11 +163,7 @@ def _as_text(column: pa.Array) -> pa.Array:
 
 
 def _filled(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    if not column.null_count:
-        return column.to_numpy(zero_copy_only=False), np.ones(len(column), dtype=bool)
-    return pc.fill_null(column, 0).to_numpy(zero_copy_only=False), pc.is_valid(column).to_numpy(
-        zero_copy_only=False
-    )
+    return np.asarray(pc.fill_null(column, 0)), np.asarray(pc.is_valid(column))
 
 
 def _scaled(
@@ -182,7 +178,7 @@ def _scaled(
 
 
 def _from_float(column: pa.Array, factor: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    values = pc.fill_null(column, np.nan).to_numpy(zero_copy_only=False)
+    values = np.asarray(pc.fill_null(column, np.nan))
     read = np.isfinite(values)
     # A double holds today's seconds to a quarter of a microsecond: finer digits would
     # be noise.
@@ -196,9 +192,8 @@ def _from_numbers(column: pa.Array, factor: int) -> tuple[NDArray[np.int64], NDA
         return _scaled(values, read, factor)
     except pa.ArrowInvalid:
         pass
-    column = pc.fill_null(pc.utf8_trim_whitespace(column), "")
-    decimal = pc.match_substring_regex(column, _DECIMAL).to_numpy(zero_copy_only=False)
-    scientific = pc.match_substring_regex(column, _SCIENTIFIC).to_numpy(zero_copy_only=False)
+    column = pc.utf8_trim_whitespace(column)
+    decimal, scientific = matches(column, _DECIMAL), matches(column, _SCIENTIFIC)
     nanoseconds = np.zeros(len(column), dtype=np.int64)
     if decimal.any():
         parts = pc.extract_regex(
@@ -214,9 +209,7 @@ def _from_numbers(column: pa.Array, factor: int) -> tuple[NDArray[np.int64], NDA
             pc.utf8_slice_codeunits(pc.fill_null(pc.struct_field(parts, "rest"), ""), 0, 9), 9, "0"
         )
         rest = digits.cast(pa.int64()).to_numpy() * factor // NANOSECONDS["s"]
-        sign = np.where(
-            pc.equal(pc.struct_field(parts, "sign"), "-").to_numpy(zero_copy_only=False), -1, 1
-        )
+        sign = np.where(pc.equal(pc.struct_field(parts, "sign"), "-"), -1, 1)
         nanoseconds[decimal] = sign * (_scaled(whole.astype(np.int64), decimal, factor)[0] + rest)
     if scientific.any():
         nanoseconds[scientific] = _from_float(
@@ -226,13 +219,8 @@ def _from_numbers(column: pa.Array, factor: int) -> tuple[NDArray[np.int64], NDA
 
 
 def _from_iso(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    shaped = pc.fill_null(pc.match_substring_regex(column, _ISO), False).to_numpy(
-        zero_copy_only=False
-    )
-    zoned = (
-        pc.fill_null(pc.match_substring_regex(column, _ZONE), False).to_numpy(zero_copy_only=False)
-        & shaped
-    )
+    shaped = matches(column, _ISO)
+    zoned = shaped & matches(column, _ZONE)
     nanoseconds = np.zeros(len(column), dtype=np.int64)
     read = np.zeros(len(column), dtype=bool)
     for mask, kind in ((shaped & ~zoned, pa.timestamp("ns")), (zoned, pa.timestamp("ns", "UTC"))):
@@ -246,77 +234,72 @@ def _from_iso(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
 
 
 def _from_pattern(column: pa.Array, pattern: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Rewrite text as ISO text: Arrow's own strptime takes 30 February for 2 March and
-    knows no fractions of a second.
+    # Half a second to import, and only patterns need it.
+    import pandas as pd
+
+    shape, letters = _shape(pattern)
+    # Distinct texts alone are read: of days there are few.
+    encoded = pc.fill_null(column, "").dictionary_encode()
+    # pandas by itself would also read "now", a second 60, and zones of other names.
+    shaped = matches(encoded.dictionary, f"^{shape}$")
+    texts = encoded.dictionary.filter(pa.array(shaped))
+    if "z" in letters:
+        # pandas wants minutes behind the hours of a zone.
+        before, _, behind = shape.partition(f"(?:{_DIRECTIVES['z']})")
+        hours = f"^({before}[+-][0-9]{{2}})({behind})$"
+        texts = pc.replace_substring_regex(texts, hours, r"\1:00\2")
+    if "Z" in letters:
+        texts = pc.replace_substring(pc.ascii_upper(texts), "GMT", "UTC")
+    times = pd.to_datetime(texts.to_pandas(), format=pattern, errors="coerce", utc=True)
+    values = times.dt.tz_localize(None).to_numpy().view(np.int64)
+    factor = NANOSECONDS[times.dt.unit]
+    # NaT, the least integer, is out of reach, as are years that nanoseconds cannot
+    # hold.
+    limit = np.iinfo(np.int64).max // factor
+    within = (values >= -limit) & (values <= limit)
+    read = np.zeros(len(shaped), dtype=bool)
+    read[shaped] = within
+    nanoseconds = np.zeros(len(shaped), dtype=np.int64)
+    nanoseconds[read] = values[within] * factor
+    codes = encoded.indices.to_numpy()
+    return nanoseconds[codes], read[codes]
+
+
+def _shape(pattern: str) -> tuple[str, list[str]]:
+    """A regular expression of the texts that a pattern means, and the letters of its
+    directives; :class:`InputError` if it is no pattern of points in time.
     """
-    known = ", ".join(f"%{letter}" for letter in _DIRECTIVES)
-    matched: list[str] = []
+    letters: list[str] = []
 
     def expression(token: re.Match[str]) -> str:
         if token[0] == "%%" or token[0][0] != "%":
             return r"\s+" if token[0].isspace() else re.escape(token[0].removeprefix("%"))
-        if token[0][1:] not in _DIRECTIVES or token[0][1:] in matched:
+        letter = token[0][1:]
+        if letter not in _DIRECTIVES or letter in letters:
+            known = ", ".join(f"%{letter}" for letter in _DIRECTIVES)
             raise InputError(
                 f"`time`: the pattern {pattern!r} cannot be used because of {token[0]!r}; each of"
                 f" {known} may occur once"
             )
-        matched.append(token[0][1:])
-        return f"(?P<{token[0][1:]}>{_DIRECTIVES[token[0][1:]]})"
+        letters.append(letter)
+        return f"(?:{_DIRECTIVES[letter]})"
 
     shape = re.sub(r"%.?|\s+|.", expression, pattern)
-    if not {"Y", "y"} & set(matched):
+    if not {"Y", "y"} & set(letters):
         raise InputError(f"`time`: the pattern {pattern!r} holds no year (%Y or %y)")
-    if {"I", "p"} & set(matched) and not {"I", "p"} <= set(matched):
+    if ("I" in letters) != ("p" in letters):
         raise InputError(
             f"`time`: the pattern {pattern!r} holds one of %I and %p without the other; %H counts"
             " hours to 23"
         )
-    parts = [bool({*part} & set(matched)) for part in ("mbB", "d", "HI", "M", "S", "f")]
-    if any(finer and not coarser for coarser, finer in itertools.pairwise(parts)):
+    parts = [bool({*part} & set(letters)) for part in ("mbB", "d", "HI", "M", "S", "f")]
+    if parts != sorted(parts, reverse=True):
         raise InputError(
             f"`time`: the pattern {pattern!r} leaves out a part between those that it holds; they"
             " are month (%m, %b, %B), day (%d), hour (%H, or %I and %p), minute (%M), second (%S)"
             " and its fraction (%f)"
         )
-    found = pc.extract_regex(column, f"^{shape}$")
-    part = {letter: pc.struct_field(found, letter) for letter in matched}
-
-    def digits(letter: str, default: str) -> pa.Array | str:
-        return (
-            pc.utf8_lpad(pc.utf8_trim_whitespace(part[letter]), 2, "0")
-            if letter in part
-            else default
-        )
-
-    year, month, hour = part.get("Y"), digits("m", "01"), digits("H", "00")
-    if year is None:
-        year = pc.binary_join_element_wise(
-            pc.if_else(pc.less(part["y"], "69"), "20", "19"), part["y"], ""
-        )
-    for name in {"b", "B"} & set(matched):
-        number = pc.index_in(
-            pc.utf8_slice_codeunits(pc.utf8_lower(part[name]), 0, 3), pa.array(_MONTHS, column.type)
-        )
-        month = pc.utf8_lpad(pc.add(number, 1).cast(pa.string()), 2, "0")
-    if "I" in part:
-        twelfth = pc.if_else(
-            pc.equal(part["I"].cast(pa.int32()), 12), 0, part["I"].cast(pa.int32())
-        )
-        afternoon = pc.equal(pc.utf8_lower(part["p"]), "pm") if "p" in part else False
-        hour = pc.utf8_lpad(pc.add(twelfth, pc.if_else(afternoon, 12, 0)).cast(pa.string()), 2, "0")
-    time = [
-        hour,
-        ":",
-        digits("M", "00"),
-        ":",
-        digits("S", "00"),
-        ".",
-        part.get("f", "0"),
-        part.get("z", ""),
-    ]
-    pieces = [year, "-", month, "-", digits("d", "01"), " ", *time]
-    pieces = [piece.cast(pa.string()) if isinstance(piece, pa.Array) else piece for piece in pieces]
-    return _from_iso(pc.binary_join_element_wise(*pieces, ""))
+    return shape, letters
 
 
 def _parse(texts: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -37,7 +37,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lastitem.data.sequences import HeldOut, pad, tiles
+from lastitem.data.padding import pad, tiles
+from lastitem.data.sequences import HeldOut
 from lastitem.evaluation.probing import BlockTrace, attention_blocks, probing
 from lastitem.models.interface import SequenceModel
 from lastitem.study.runs import HEAD_SHARE, PARTS, WHOLE_STACK

@@ -80,7 +80,7 @@ def rank(
 
     Equal scores are ordered by item id, so a target is never favoured. What is found
     for a case does not depend on the other cases
-    (:func:`lastitem.data.sequences.tiles`). ``last`` and ``last_but_one`` always mean
+    (:func:`lastitem.data.padding.tiles`). ``last`` and ``last_but_one`` always mean
     the user's own latest items in their true order, also when ``reorder`` shuffles the
     input.
 

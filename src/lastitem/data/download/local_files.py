@@ -14,10 +14,9 @@ from typing import Any
 
 #: Files beside a downloaded log that the downloader writes itself.
 LOG, PROVENANCE, RECORDS, FINGERPRINTS = "raw", "raw.json", "checksums.json", "origins.json"
-#: A second name of the log and what is known of it, which stay when Snakemake deletes
-#: the outputs of a download that is due again.
+#: A hard link keeps the log, and a note what is known of it, because Snakemake deletes
+#: the outputs of a download before a rerun.
 KEPT, KEPT_NOTE = ".raw.kept", ".raw.kept.json"
-
 
 #: What a web address may hold to let its reader in: a user name and password, and parts
 #: of its query such as a signature or a token.
@@ -33,6 +32,23 @@ def without_password(text: str) -> str:
     in them.
     """
     return re.sub(_KEY, r"\1***", re.sub(_LOGIN, "", text))
+
+
+def address_of(source: Mapping[str, Any]) -> str:
+    """What a source is known by: in messages, in the provenance, in the note of a
+    partial file, in the recorded checksums.
+    """
+    if "package" in source:
+        return f"package {source['package']}"
+    if "generated" in source:
+        return f"generated {json.dumps(source['generated'])}"
+    if "by_hand" in source:
+        return f"{source['by_hand']['page']} {source['by_hand']['file']}"
+    return (
+        f"{source['share']['key']} {source['share']['file']}"
+        if "share" in source
+        else without_password(source["url"])
+    )
 
 
 def on_disk(text: str) -> Path:

@@ -98,18 +98,3 @@ def write_log(path: str | Path, truth: str, users: int, items: int, events: int,
     """
     log = generate(truth, users, items, events, seed)
     np.savetxt(path, log, fmt="%d", delimiter=",", header="user,item,timestamp", comments="")
-
-
-def chance_ndcg(items: int, cutoff: int) -> float:
-    """Expected NDCG@cutoff of a target that may stand at each of ``items`` places with
-    equal chance.
-    """
-    return float((1 / np.log2(np.arange(1, min(cutoff, items) + 1) + 1)).sum()) / items
-
-
-def best_ndcg() -> float:
-    """NDCG@K (K ≥ 5) of the list that knows the successors and their chances: the most
-    that ``last`` allows (``last_but_one`` a little more, because the last item itself
-    can be left out).
-    """
-    return float((np.array(SUCCESSION) / np.log2(np.arange(2, len(SUCCESSION) + 2))).sum())
