@@ -12,6 +12,7 @@ import pandas as pd
 from lastitem.arguments import add_run, add_study, run_of
 from lastitem.errors import run
 from lastitem.report import figures
+from lastitem.report.drawing import save
 from lastitem.study.runs import Stamp, read_summary, write_csv
 
 
@@ -50,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             stamp = Stamp.joined(arguments.study, [summary.stamp for summary in summaries])
             write_csv(facts, path, stamp)
         else:
-            figures.save(drawn, path)
+            save(drawn, path)
 
 
 if __name__ == "__main__":

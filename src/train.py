@@ -37,8 +37,8 @@ from lastitem.training.checkpoints import Checkpoint, key_of
 from lastitem.training.loop import Round, epochs_left, train
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Parse arguments, train, write the model and its learning curve."""
+def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The options of this script."""
     parser = argparse.ArgumentParser(description=__doc__)
     add_run(parser)
     add_files(
@@ -67,7 +67,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     add_seen_filter(parser)
     add_device(parser)
-    arguments = parser.parse_args(argv)
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Parse arguments, train, write the model and its learning curve."""
+    arguments = parsed(argv)
 
     this = run_of(arguments)
     if arguments.choice:
