@@ -2,8 +2,6 @@
 ranks of the user's own last items.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 

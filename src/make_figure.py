@@ -2,8 +2,6 @@
 draw how one training went.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 

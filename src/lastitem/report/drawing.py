@@ -1,7 +1,5 @@
 """What the figures share: one style, panels, bars with their intervals, and files."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +14,7 @@ import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from pandas import DataFrame, Series
 
 from lastitem.errors import InputError
 from lastitem.files import write_aside
@@ -85,7 +84,7 @@ def draw_bar(
     axis.bar(at, height, width, color=colour, hatch=hatch, **look)
 
 
-def draw_band(axis: Axes, line: pd.DataFrame, look: dict[str, Any]) -> None:
+def draw_band(axis: Axes, line: DataFrame, look: dict[str, Any]) -> None:
     """A line along λ, its interval as a band and its spread over seeds as caps."""
     line, colour = line.sort_values("residual_scale"), look["color"]
     at = line["residual_scale"]
@@ -96,7 +95,7 @@ def draw_band(axis: Axes, line: pd.DataFrame, look: dict[str, Any]) -> None:
         axis.errorbar(at, line["value"], line["sd_seeds"], **look)
 
 
-def draw_whisker(axis: Axes, x: float, bar: pd.Series) -> None:
+def draw_whisker(axis: Axes, x: float, bar: Series) -> None:
     """The interval of a bar, and behind it its spread over seeds in grey."""
     if pd.notna(bar["sd_seeds"]):
         axis.errorbar(x, bar["value"], bar["sd_seeds"], ecolor="#888888", elinewidth=4, zorder=2)
@@ -104,7 +103,7 @@ def draw_whisker(axis: Axes, x: float, bar: pd.Series) -> None:
     axis.errorbar(x, bar["value"], reach_of(bar), **look)
 
 
-def reach_of(row: pd.Series) -> list[list[float]]:
+def reach_of(row: Series) -> list[list[float]]:
     """How far an interval reaches below and above its value."""
     return [[row["value"] - row["ci_low"]], [row["ci_high"] - row["value"]]]
 
@@ -114,7 +113,7 @@ def as_percent(change: float) -> str:
     return "n/a" if pd.isna(change) else f"{change:+.1f} %"
 
 
-def spread_note(table: pd.DataFrame, band: bool = False) -> str:
+def spread_note(table: DataFrame, band: bool = False) -> str:
     """What the whiskers or bands of a figure are, for its title."""
     interval, deviation = ("Bands", "Capped") if band else ("Whiskers", "Thick grey")
     several = f" {deviation}: ± standard deviation over seeds."
@@ -130,18 +129,18 @@ class Panel(NamedTuple):
 
     study: tuple[str, str, str]
     axis: Axes
-    rows: pd.DataFrame
+    rows: DataFrame
     head: str
     side: str
 
-    def label(self, measure: str, counted: pd.DataFrame) -> None:
+    def label(self, measure: str, counted: DataFrame) -> None:
         """Write what it measures, and how many users and seeds stand behind."""
         self.axis.set_title(f"{self.head}{size_note(counted)}", fontsize=8.5)
         if self.side:
             self.axis.set_ylabel(f"{self.side}{measure}")
 
 
-def panel_grid(table: pd.DataFrame, width: float, height: float) -> tuple[Figure, list[Panel]]:
+def panel_grid(table: DataFrame, width: float, height: float) -> tuple[Figure, list[Panel]]:
     """A figure with a row for each model and a column for each dataset and split, and
     the panels that have rows; the others say that they have none.
     """
@@ -164,12 +163,12 @@ def panel_grid(table: pd.DataFrame, width: float, height: float) -> tuple[Figure
     return figure, panels
 
 
-def distinct_rows(table: pd.DataFrame, columns: Sequence[str]) -> list[tuple[Any, ...]]:
+def distinct_rows(table: DataFrame, columns: Sequence[str]) -> list[tuple[Any, ...]]:
     """The different rows of some columns, in their order."""
     return list(dict.fromkeys(table[list(columns)].itertuples(index=False, name=None)))
 
 
-def of_study(table: pd.DataFrame, study: Sequence[str]) -> pd.Series:
+def of_study(table: DataFrame, study: Sequence[str]) -> Series:
     """Whether a row is of a dataset and split, and of a model where one is given."""
     return (table[STUDY_COLUMNS[: len(study)]] == list(study)).all(axis=1)
 
@@ -187,12 +186,12 @@ def add_title(figure: Figure, text: str) -> None:
     figure.suptitle("\n".join(lines), fontsize=8.5)
 
 
-def size_note(rows: pd.DataFrame) -> str:
+def size_note(rows: DataFrame) -> str:
     """How many users and seeds stand behind a panel."""
     return f"n = {int(rows['users'].max()):,} users{seeds_note(rows)}"
 
 
-def seeds_note(rows: pd.DataFrame) -> str:
+def seeds_note(rows: DataFrame) -> str:
     """How many seeds stand behind a panel."""
     seeds = int(rows["trainings"].iloc[0])
     return f", {seeds} seed{'s' * (seeds > 1)}"

@@ -1,7 +1,5 @@
 """The figures: one style, one function each, drawn from summaries."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +9,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from pandas import DataFrame
 
 from lastitem.report.drawing import (
     COLOURS,
@@ -44,7 +43,7 @@ from lastitem.study.runs import (
 )
 
 
-def learning_curve(curve: pd.DataFrame, this: Run, cutoff: int) -> Figure:
+def learning_curve(curve: DataFrame, this: Run, cutoff: int) -> Figure:
     """Training loss (left) and validation NDCG (right) of one run by epoch; the line
     marks the epoch whose state was kept.
 
@@ -71,7 +70,7 @@ def learning_curve(curve: pd.DataFrame, this: Run, cutoff: int) -> Figure:
     return figure
 
 
-def shuffles(effects: pd.DataFrame, cutoff: int) -> Figure:
+def shuffles(effects: DataFrame, cutoff: int) -> Figure:
     """Shuffle bars, rows models, columns datasets: NDCG of ordered, partially and fully
     shuffled inputs.
     """
@@ -102,7 +101,7 @@ def shuffles(effects: pd.DataFrame, cutoff: int) -> Figure:
     return figure
 
 
-def last_item_hit_rates(rates: pd.DataFrame, cutoff: int) -> Figure:
+def last_item_hit_rates(rates: DataFrame, cutoff: int) -> Figure:
     """HRLI beside HRL2I for each model, one panel per dataset."""
     studies = distinct_rows(rates, ["dataset", "split"])
     most = int(rates.groupby(["dataset", "split"])["model"].nunique().max())
@@ -144,7 +143,7 @@ def last_item_hit_rates(rates: pd.DataFrame, cutoff: int) -> Figure:
     return figure
 
 
-def attention_maps(maps: pd.DataFrame) -> Figure:
+def attention_maps(maps: DataFrame) -> Figure:
     """Attention map beside AttnResLN map over the newest positions: a row per dataset,
     model and layer.
     """
@@ -189,7 +188,7 @@ def attention_maps(maps: pd.DataFrame) -> Figure:
     return figure
 
 
-def residual_sweep(curves: pd.DataFrame, mixing: pd.DataFrame, cutoff: int) -> Figure:
+def residual_sweep(curves: DataFrame, mixing: DataFrame, cutoff: int) -> Figure:
     """λ against HRLI (left axis) and the AttnResLN mixing ratio of each block (right
     axis).
     """
@@ -224,7 +223,7 @@ def residual_sweep(curves: pd.DataFrame, mixing: pd.DataFrame, cutoff: int) -> F
     return figure
 
 
-def tradeoff(curves: pd.DataFrame, cutoff: int) -> Figure:
+def tradeoff(curves: DataFrame, cutoff: int) -> Figure:
     """HRLI against NDCG along λ, one panel per dataset and model."""
     shown = curves[curves["measure"].isin(["HRLI", "NDCG"])]
     if shown.empty:
@@ -274,7 +273,7 @@ def tradeoff(curves: pd.DataFrame, cutoff: int) -> Figure:
 
 
 def recovery(
-    sweep: pd.DataFrame, curves: pd.DataFrame, choices: pd.DataFrame, tolerance: float, cutoff: int
+    sweep: DataFrame, curves: DataFrame, choices: DataFrame, tolerance: float, cutoff: int
 ) -> Figure:
     """Left: test accuracy and recovery along λ with the chosen λ and the oracle; right:
     ε against both. The ``curves`` of each seed are only in the CSV.
@@ -311,7 +310,7 @@ def recovery(
     return figure
 
 
-def _along_scales(axis: Axes, sweep: pd.DataFrame, choices: pd.DataFrame, tolerance: float) -> None:
+def _along_scales(axis: Axes, sweep: DataFrame, choices: DataFrame, tolerance: float) -> None:
     for number, column in enumerate(_RECOVERED):
         draw_band(axis, sweep[sweep["measure"] == column], style_of(number))
     chosen = choices[choices["tolerance"] == tolerance].groupby("selection")["residual_scale"]
@@ -327,7 +326,7 @@ def _along_scales(axis: Axes, sweep: pd.DataFrame, choices: pd.DataFrame, tolera
     )
 
 
-def _along_tolerances(axis: Axes, choices: pd.DataFrame) -> None:
+def _along_tolerances(axis: Axes, choices: DataFrame) -> None:
     for selection, fill in ((ON_VALIDATION, "full"), (ORACLE, "none")):
         picked = choices[choices["selection"] == selection]
         for number, column in enumerate(_RECOVERED):
@@ -340,7 +339,7 @@ def _along_tolerances(axis: Axes, choices: pd.DataFrame) -> None:
     axis.set_title("at the λ chosen for each ε")
 
 
-def tie_order(found: pd.DataFrame, cutoff: int) -> Figure:
+def tie_order(found: DataFrame, cutoff: int) -> Figure:
     """Tie order: two rows for each dataset and model, a panel for each measure; item
     beside random order, all targets, tied and untied.
     """
@@ -377,7 +376,7 @@ def tie_order(found: pd.DataFrame, cutoff: int) -> Figure:
     return figure
 
 
-def _tie_bars(axis: Axes, bars: pd.DataFrame) -> None:
+def _tie_bars(axis: Axes, bars: DataFrame) -> None:
     looks = {
         "item": ("#3182bd", "", "ties by item id"),
         "random": ("#deebf7", "//", "ties at random"),

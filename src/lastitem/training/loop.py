@@ -3,8 +3,6 @@
 Read :func:`train` first; everything above it serves it.
 """
 
-from __future__ import annotations
-
 import copy
 import time
 from collections.abc import Callable, Sequence
@@ -13,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 import numpy as np
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
 from lastitem.data.sequences import HeldOut, Sequences
 from lastitem.errors import InputError
@@ -78,7 +77,7 @@ class State:
 
 def train_epoch(
     model: SequenceModel,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Optimizer,
     examples: Sequences,
     settings: TrainingSettings,
     generator: torch.Generator,
@@ -227,7 +226,7 @@ def _keep(
     checkpoint: Checkpoint,
     state: State,
     model: SequenceModel,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Optimizer,
     generator: torch.Generator,
 ) -> None:
     checkpoint.save(
@@ -243,7 +242,7 @@ def _keep(
 def _resumed(
     checkpoint: Checkpoint,
     model: SequenceModel,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Optimizer,
     generator: torch.Generator,
 ) -> State:
     """The state that a checkpoint holds, with everything else put back in place; a new
