@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from lastitem.data.interactions import UNUSUAL_TIES_PERCENT
+from lastitem.data.core import UNUSUAL_TIES_PERCENT
 from lastitem.report.claims import SMALL_CHANGE_PERCENT, is_small, percent, why_silent
 from lastitem.study.runs import BEYOND, STUDY_COLUMNS
 
