@@ -1,5 +1,6 @@
-# From a raw interaction log to tables and figures. The stages, in order: data, train, diagnose, report.
-# What is studied stands in config.yaml, where logs come from in config/datasets.yaml.
+# From a raw interaction log to tables and figures. The stages, in order: data, train,
+# diagnose, report. What is studied stands in config.yaml, where logs come from in
+# config/datasets.yaml.
 from snakemake.utils import min_version
 
 min_version("9.0")

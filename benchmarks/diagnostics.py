@@ -289,12 +289,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     ranking["sweep_ratio"] = ranking["sweep_seconds"] / ranking["plain_seconds"]
     label = f"ranking, {arguments.users:,} × 128 × {arguments.items:,}, s"
     print(
-        f"{label:<44}{ranking['literal_seconds']:>12.1f}{ranking['seconds']:>12.2f}{ranking['speedup']:>9.1f}×"
+        f"{label:<44}{ranking['literal_seconds']:>12.1f}{ranking['seconds']:>12.2f}"
+        f"{ranking['speedup']:>9.1f}×"
     )
     print(f"{'  all shuffled, s':<44}{'':>12}{ranking['shuffled_seconds']:>12.2f}")
     label = f"sweep of 11 λ beside 11 rankings, {arguments.literal_users:,}, s"
     print(
-        f"{label:<44}{ranking['plain_seconds']:>12.2f}{ranking['sweep_seconds']:>12.2f}{ranking['sweep_ratio']:>10.2f}",
+        f"{label:<44}{ranking['plain_seconds']:>12.2f}{ranking['sweep_seconds']:>12.2f}"
+        f"{ranking['sweep_ratio']:>10.2f}",
         flush=True,
     )
     large = float(

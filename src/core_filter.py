@@ -2,8 +2,6 @@
 read, dropped and kept.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Sequence

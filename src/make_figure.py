@@ -2,8 +2,6 @@
 draw how one training went.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 
@@ -12,6 +10,7 @@ import pandas as pd
 from lastitem.arguments import add_run, add_study, run_of
 from lastitem.errors import run
 from lastitem.report import figures
+from lastitem.report.drawing import save
 from lastitem.study.runs import Stamp, read_summary, write_csv
 
 
@@ -50,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             stamp = Stamp.joined(arguments.study, [summary.stamp for summary in summaries])
             write_csv(facts, path, stamp)
         else:
-            figures.save(drawn, path)
+            save(drawn, path)
 
 
 if __name__ == "__main__":

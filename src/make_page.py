@@ -2,8 +2,6 @@
 settings and versions.
 """
 
-from __future__ import annotations
-
 import argparse
 import platform
 from collections.abc import Sequence

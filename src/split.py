@@ -1,7 +1,5 @@
 """Split a filtered log into training, validation and test parts, one row per user."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Make a summary of a study, of the files of its runs or of other summaries."""
 
-from __future__ import annotations
-
 import argparse
 import itertools
 from collections.abc import Sequence

@@ -2,8 +2,6 @@
 best state kept.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import shutil
@@ -12,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 
-import pandas as pd
 import torch
+from pandas import DataFrame
 from tqdm import tqdm
 
 from lastitem import __version__, device
@@ -37,8 +35,8 @@ from lastitem.training.checkpoints import Checkpoint, key_of
 from lastitem.training.loop import Round, epochs_left, train
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Parse arguments, train, write the model and its learning curve."""
+def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The options of this script."""
     parser = argparse.ArgumentParser(description=__doc__)
     add_run(parser)
     add_files(
@@ -67,7 +65,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     add_seen_filter(parser)
     add_device(parser)
-    arguments = parser.parse_args(argv)
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Parse arguments, train, write the model and its learning curve."""
+    arguments = parsed(argv)
 
     this = run_of(arguments)
     if arguments.choice:
@@ -119,7 +122,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         )
     description["best"] = next((asdict(line) for line in reversed(curve) if line.best), None)
     description["versions"] = {"lastitem": __version__, "torch": torch.__version__}
-    lines = pd.DataFrame(curve, columns=[column.name for column in fields(Round)])
+    lines = DataFrame(curve, columns=[column.name for column in fields(Round)])
     stamp = Stamp(arguments.study, [this.seed], [made_with("trained", description["versions"])])
     write_csv(lines, arguments.curve, stamp, digits=None)
     save(model, description, arguments.weights, arguments.description)

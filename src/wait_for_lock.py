@@ -6,13 +6,14 @@ by hand. Whether somebody still works here is asked of the operating system: any
 Snakemake, or job of it, whose working directory this is.
 """
 
-from __future__ import annotations
-
 import argparse
+import itertools
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -20,15 +21,17 @@ import psutil
 from lastitem.errors import run
 
 LOCKS, SNAKEFILE = ".snakemake/locks", Path(__file__).parents[1] / "Snakefile"
-SECONDS_BETWEEN_LOOKS = 1
 SECONDS_BETWEEN_NOTES = 60
 
 
-def workers(folder: Path) -> list[psutil.Process]:
-    """Processes other than this one and its parents that run Snakemake, or a script of
-    this workflow, in ``folder``.
+def workers(folder: Path) -> list[int]:
+    """Ids of the processes, other than this one and its parents, that run Snakemake, or
+    a script of this workflow, in ``folder``.
+
+    One that does not tell where it works, another user's, is taken to do so there if
+    the lock there is that user's.
     """
-    own = {psutil.Process().pid, *(parent.pid for parent in psutil.Process().parents())}
+    own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
     here = Path(__file__)
     # Not this one: of two that wait, each would wait for the other.
     scripts = tuple(
@@ -38,46 +41,39 @@ def workers(folder: Path) -> list[psutil.Process]:
     )
     found = []
     for process in psutil.process_iter():
-        try:
-            if process.pid in own or process.status() == psutil.STATUS_ZOMBIE:
+        # A process may end, and a lock go, while it is looked at.
+        with suppress(psutil.NoSuchProcess, FileNotFoundError):
+            # None for what is not told; a process that has ended tells no command.
+            told = process.as_dict(["cmdline", "cwd", "uids"])
+            program, *arguments = told["cmdline"] or [""]
+            runs_here = Path(program).name.startswith(("python", "snakemake")) and any(
+                Path(part).name == "snakemake" or part.endswith(scripts)
+                for part in (program, *arguments)
+            )
+            if not runs_here or process.pid in own:
                 continue
-            command = process.cmdline()
-            if not _may_be_in(process, folder):
-                continue
-        except (psutil.NoSuchProcess, psutil.AccessDenied, FileNotFoundError):
-            continue
-        runs_python = bool(command) and Path(command[0]).name.startswith(("python", "snakemake"))
-        if runs_python and any(
-            Path(part).name == "snakemake" or part.endswith(scripts) for part in command
-        ):
-            found.append(process)
+            owners = {lock.stat().st_uid for lock in (folder / LOCKS).glob("*")}
+            if (
+                told["uids"].effective in owners
+                if told["cwd"] is None
+                else told["cwd"] == str(folder)
+            ):
+                found.append(process.pid)
     return found
-
-
-def _may_be_in(process: psutil.Process, folder: Path) -> bool:
-    """Whether a process works in a folder; one that does not tell, another user's, is
-    taken to do so if the lock there is that user's.
-    """
-    try:
-        return Path(process.cwd()) == folder
-    except psutil.AccessDenied:
-        return process.uids().effective in {
-            lock.stat().st_uid for lock in (folder / LOCKS).glob("*")
-        }
 
 
 def wait(folder: Path) -> None:
     """Return once nobody works in ``folder``, saying every minute whom it waits for."""
-    last_note = -float(SECONDS_BETWEEN_NOTES)
-    while working := workers(folder):
-        if time.monotonic() - last_note >= SECONDS_BETWEEN_NOTES:
-            last_note = time.monotonic()
-            names = ", ".join(str(process.pid) for process in working)
+    for second in itertools.count():
+        if not (working := workers(folder)):
+            return
+        if second % SECONDS_BETWEEN_NOTES == 0:
             print(
-                f"waiting for another run in this folder (process {names}); Ctrl-C to give up",
+                f"waiting for another run in this folder (process {', '.join(map(str, working))});"
+                " Ctrl-C to give up",
                 flush=True,
             )
-        time.sleep(SECONDS_BETWEEN_LOOKS)
+        time.sleep(1)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -15,8 +15,18 @@ import pytest
 # wait for one another. Read when torch is imported.
 os.environ["OMP_NUM_THREADS"] = "1"
 
-#: Folders whose tests take minutes each.
-LONG = ("slurm", "workflow")
+#: Folders and files whose tests take longest, the longest first.
+LONG = (
+    "slurm",
+    "test_kills.py",
+    "test_variants.py",
+    "test_precision.py",
+    "test_registry.py",
+    "workflow",
+)
+#: Their tests share one cluster, one study or one browser; the others there share only
+#: what is on disk.
+TOGETHER = ("slurm", "test_check.py", "test_page_in_a_browser.py")
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -26,10 +36,20 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) + 1
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook.
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The long ones first, so that the workers end at about the same time."""
-    here = Path(__file__).parent
-    items.sort(key=lambda item: item.path.relative_to(here).parts[0] not in LONG)
+    """The long ones first and each by itself, the others by file: so the workers end at
+    about the same time.
+    """
+
+    def place(item: pytest.Item) -> int:
+        parts = item.path.relative_to(Path(__file__).parent).parts
+        return next((rank for rank, part in enumerate(LONG) if part in parts), len(LONG))
+
+    items.sort(key=place)
+    for item in items:
+        if place(item) == len(LONG) or {*item.path.parts} & {*TOGETHER}:
+            item.add_marker(pytest.mark.xdist_group(item.path.as_posix()))
 
 
 @pytest.fixture

@@ -4,11 +4,12 @@ processes and their locks are real.
 
 from __future__ import annotations
 
+import multiprocessing
 import os
-import subprocess
-import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -16,37 +17,32 @@ import pytest
 from lastitem import device
 from lastitem.errors import InputError
 
-SOURCE = Path(__file__).resolve().parents[1] / "src"
-JOB = """
-import sys, torch
-torch.cuda.device_count = lambda: int(sys.argv[1])
-from lastitem import device
-print(device.configure(sys.argv[2], threads=1), flush=True)
-sys.stdin.read()
-"""
+
+def take(folder: Path, gpus: int, asked: str, visible: str | None, said: Connection) -> None:
+    """Be a job: take a device, say which, and keep it until killed."""
+    tempfile.tempdir = str(folder)
+    device.torch.cuda.device_count = lambda: gpus
+    if visible:
+        os.environ["CUDA_VISIBLE_DEVICES"] = visible
+    said.send(device.configure(asked, threads=1))
+    said.recv()
 
 
 @contextmanager
 def job(folder: Path, gpus: int, asked: str = "cuda", visible: str | None = None) -> Iterator[str]:
     """The device that a process gets, which it keeps until the block ends; then it is
-    killed.
+    killed. Forked, so that torch need not be imported once more.
     """
-    here = {**os.environ, "PYTHONPATH": str(SOURCE), "TMPDIR": str(folder)} | (
-        {"CUDA_VISIBLE_DEVICES": visible} if visible else {}
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", JOB, str(gpus), asked],
-        env=here,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
+    processes = multiprocessing.get_context("fork")
+    here, there = processes.Pipe()
+    process = processes.Process(target=take, args=(folder, gpus, asked, visible, there))
+    process.start()
     try:
-        yield process.stdout.readline().strip()
+        assert here.poll(60), "no device within a minute"
+        yield here.recv()
     finally:
         process.kill()
-        process.wait()
+        process.join()
 
 
 def test_each_job_has_a_gpu_of_its_own_and_a_killed_one_gives_it_back(tmp_path):

@@ -1,6 +1,4 @@
-"""Writing aside and renaming: a name never stands for half of its content. Case H1 of
-the fault catalogue, for single files.
-"""
+"""Writing aside and renaming: a name never stands for half of its content."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Keys that depend on what they are for. Cases of the fault catalogue: F17 as far as
-random keys go (no state, no order).
-"""
+"""Keys that depend on what they are for, and neither on a state nor on an order."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """What several scripts ask for on their command line."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from lastitem.errors import InputError
-from lastitem.report import figures, page
+from lastitem.report import drawing, figures, page
 from lastitem.report.answers import Answer
 from lastitem.report.table import Table, write
 from lastitem.study.runs import Stamp
@@ -89,7 +89,7 @@ def test_what_comes_from_data_is_text(tmp_path):
 
 def test_a_figure_is_as_wide_as_it_was_drawn(tmp_path):
     drawn = figures.plt.figure(figsize=(3.5, 1))
-    figures.save(drawn, tmp_path / "fig1.png")
+    drawing.save(drawn, tmp_path / "fig1.png")
     (tmp_path / "fig1.rst").write_text("What it shows.\n")
     found = page.figure_of(tmp_path / "fig1.png", tmp_path / "fig1.rst", "fig1: it")
     assert (found["name"], found["caption"], found["width"]) == ("fig1", "What it shows.", 336)

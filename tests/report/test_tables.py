@@ -224,7 +224,8 @@ def test_table1_shows_the_paper_below_ours(tmp_path):
     """A dataset the paper has and one it has not."""
     published = tmp_path / "published.csv"
     published.write_text(
-        "dataset,users,items,interactions,avg_length,density_percent,days\nbeauty,22363,12101,198502,8.9,0.07,4424\n"
+        "dataset,users,items,interactions,avg_length,density_percent,days\n"
+        "beauty,22363,12101,198502,8.9,0.07,4424\n"
     )
     paths = [
         statistics_of(tmp_path, name, users) for name, users in (("mine", 943), ("beauty", 22361))

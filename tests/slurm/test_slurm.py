@@ -17,7 +17,14 @@ import psutil
 import pytest
 import yaml
 
-from ..workflow.conftest import HEEDS_INTERRUPTS, copy_project, digests, environment, finished
+from ..workflow.conftest import (
+    HEEDS_INTERRUPTS,
+    SECONDS,
+    copy_project,
+    digests,
+    environment,
+    finished,
+)
 from .one_node import SITE, one_node, queue, wait_for, why_not, with_gpu
 
 __all__ = ["finished"]
@@ -35,7 +42,6 @@ EDITS = {
 #: One model and the baseline, so that the study stays short; its tables and figures are
 #: then its own, the files of each run those of the whole study.
 CONFIG = ["device=cpu", "models=[sasrec]"]
-SECONDS = 400
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +142,7 @@ def test_the_study_completes_and_equals_a_local_run(
     """
     project, holders, waited = project_for(tmp_path, profile), set(), False
     with started(project, *targets) as process:
-        wait_for("a running training", lambda: bool(with_gpu("RUNNING")), 120)
+        wait_for("a running training", lambda: bool(with_gpu("RUNNING")), SECONDS)
         cancelled = with_gpu("RUNNING")
         subprocess.run(["scancel", *cancelled], check=True, timeout=10)
         end = time.monotonic() + SECONDS
@@ -182,7 +188,7 @@ def test_ctrl_c_leaves_an_empty_queue(cluster: None, tmp_path: Path):
     with started(
         project, "--config", *CONFIG, 'training={"maximum_epochs":100000,"patience":100000}'
     ) as process:
-        wait_for("a running training", lambda: bool(with_gpu("RUNNING")), 120)
+        wait_for("a running training", lambda: bool(with_gpu("RUNNING")), SECONDS)
         # As at a terminal: pressed again where nothing happens, since Snakemake may
         # swallow one in the middle of a submission.
         for _ in range(3):

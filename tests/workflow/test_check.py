@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from .conftest import ROOT, copy_project, planned_rules, snakemake
+from .conftest import ROOT, copy_project, snakemake
 
 NAMES = ("beauty", "toys")
 
@@ -150,21 +150,3 @@ def test_the_splits(checked: Path, name: str, kind: str):
             assert [targets.tolist() for targets in found["targets"]] == [
                 [count - 1] for count in expected.groupby("user").size()
             ]
-
-
-def test_the_papers_study_has_the_jobs_it_should(tmp_path: Path):
-    """Nine logs, five models, three seeds: a dry run of config/paper.yaml
-    counts them.
-    """
-    project = copy_project(tmp_path / "project")
-    done = snakemake(project, "-n", "all", configfile="config/paper.yaml")
-    assert done.returncode == 0, done.stdout[-2000:]
-    logs, runs, baselines = 9, 9 * 5 * 3, 9 * 3
-    expected = dict.fromkeys(("download", "core_filter", "split"), logs)
-    expected |= dict.fromkeys(("train", "evaluate"), runs + baselines)
-    expected |= dict.fromkeys(("shuffle", "decompose", "rescale", "learning_curve"), runs)
-    expected |= dict.fromkeys(
-        ("table1", "table2", "table3", "table4", "comparisons", "claims", "page", "all"), 1
-    )
-    expected |= {f"fig{number}": 1 for number in range(1, 7)} | {"summarize": 15}
-    assert planned_rules(done.stdout) == expected

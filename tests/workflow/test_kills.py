@@ -1,5 +1,5 @@
-"""Kills and a second run. H1: the study killed at any moment, in turn by SIGKILL,
-SIGTERM and SIGINT; a rerun ends in the same bytes.
+"""Kills and a second run: the study is killed at any moment, in turn by SIGKILL,
+SIGTERM and SIGINT, and a rerun ends in the same bytes.
 
 One round by default; LASTITEM_KILL_ROUNDS=20 runs as many. Each round is drawn from its
 number, so it can be repeated alone.
@@ -22,7 +22,15 @@ import numpy as np
 import psutil
 import pytest
 
-from .conftest import HEEDS_INTERRUPTS, copy_finished, copy_project, digests, environment, snakemake
+from .conftest import (
+    HEEDS_INTERRUPTS,
+    SECONDS,
+    copy_finished,
+    copy_project,
+    digests,
+    environment,
+    snakemake,
+)
 
 ROUNDS = int(os.environ.get("LASTITEM_KILL_ROUNDS", "1"))
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
@@ -60,7 +68,7 @@ def wait_for_a_trained_epoch(project: Path, run: subprocess.Popen[bytes]) -> lis
     """Logs of the trainings that have ended an epoch: which the scheduler takes first
     is its affair.
     """
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + SECONDS
     while not (
         begun := [log for log in project.glob("logs/train/*.log") if "epoch" in log.read_text()]
     ):
@@ -91,7 +99,7 @@ def test_a_kill_at_any_moment_loses_nothing(finished: Path, tmp_path: Path, numb
             stdout=stream,
             stderr=subprocess.STDOUT,
         )
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + SECONDS
     while (
         run.poll() is None
         and time.monotonic() < deadline
@@ -102,7 +110,7 @@ def test_a_kill_at_any_moment_loses_nothing(finished: Path, tmp_path: Path, numb
     time.sleep(seconds)
     if run.poll() is None:
         os.killpg(run.pid, kind)
-    run.wait(timeout=120)
+    run.wait(timeout=SECONDS)
     done, whole = (
         ({path: hash for pattern in FILES for path, hash in digests(place, pattern).items()})
         for place in (project, finished)
@@ -115,7 +123,11 @@ def test_a_kill_at_any_moment_loses_nothing(finished: Path, tmp_path: Path, numb
     assert named.items() <= whole.items(), "nothing half-written"
 
     subprocess.run(
-        ["python", "src/wait_for_lock.py"], cwd=project, env=environment(), check=True, timeout=120
+        ["python", "src/wait_for_lock.py"],
+        cwd=project,
+        env=environment(),
+        check=True,
+        timeout=SECONDS,
     )
     again = snakemake(project, "all")
     assert again.returncode == 0, again.stdout[-4000:]
@@ -151,7 +163,7 @@ def test_a_kill_in_training_loses_nothing(finished: Path, tmp_path: Path):
     assert locked.returncode != 0 and "lock" in locked.stdout.lower()
     command = ["python", "src/wait_for_lock.py"]
     waited = subprocess.run(
-        command, cwd=project, env=environment(), text=True, capture_output=True, timeout=120
+        command, cwd=project, env=environment(), text=True, capture_output=True, timeout=SECONDS
     )
     assert waited.returncode == 0 and "clearing the lock" in waited.stdout
     table = (  # What follows all trainings; the rest is the same with or without a kill before.
@@ -163,11 +175,12 @@ def test_a_kill_in_training_loses_nothing(finished: Path, tmp_path: Path):
     assert not list(project.glob("results/**/.*partial*"))
 
 
-def test_a_killed_job_is_explained(tmp_path: Path):
+def test_a_killed_job_is_explained(finished: Path, tmp_path: Path):
     """The process of a training alone is killed, as a system without memory would:
     Snakemake says which rule, we why and what to do.
     """
-    project = copy_project(tmp_path / "killed")
+    project = copy_finished(finished, tmp_path / "killed")
+    shutil.rmtree(project / "logs")
     with (project / "snakemake.log").open("w") as stream:
         run = start_endless_training(project, stream)
         try:
@@ -176,7 +189,7 @@ def test_a_killed_job_is_explained(tmp_path: Path):
                 with suppress(psutil.NoSuchProcess):
                     if "src/train.py" in process.cmdline():
                         process.kill()
-            assert run.wait(timeout=120) != 0
+            assert run.wait(timeout=SECONDS) != 0
         finally:
             if run.poll() is None:
                 os.killpg(run.pid, signal.SIGKILL)
@@ -193,7 +206,7 @@ def test_two_runs_at_once(finished: Path, tmp_path: Path):
     first = start_endless_training(project)
     waiting = []
     try:
-        deadline = time.monotonic() + 300
+        deadline = time.monotonic() + SECONDS
         while not list(project.glob(".snakemake/locks/*")):
             assert time.monotonic() < deadline
             time.sleep(0.1)
@@ -222,14 +235,14 @@ def test_two_runs_at_once(finished: Path, tmp_path: Path):
         assert impatient.stdout is not None and "Ctrl-C to give up" in impatient.stdout.readline()
         impatient.send_signal(signal.SIGINT)
         assert (
-            impatient.communicate(timeout=60)[0] == "given up; what runs here goes on\n"
+            impatient.communicate(timeout=SECONDS)[0] == "given up; what runs here goes on\n"
             and impatient.returncode == 1
         )
         assert all(one.poll() is None for one in waiting)
     finally:
         os.killpg(first.pid, signal.SIGKILL)
         first.wait()
-        assert all(one.wait(timeout=60) == 0 for one in waiting)
+        assert all(one.wait(timeout=SECONDS) == 0 for one in waiting)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a small disk can be mounted by root alone")

@@ -97,31 +97,23 @@ def test_a_run_that_does_not_say_where_it_works_may_work_here(
     (tmp_path / "snakemake").write_text("import time; time.sleep(60)", encoding="utf-8")
     with subprocess.Popen([sys.executable, tmp_path / "snakemake"], cwd=tmp_path) as process:
         try:
-            assert process.pid not in [
-                worker.pid for worker in wait_for_lock.workers(tmp_path / "elsewhere")
-            ]
+            assert process.pid not in wait_for_lock.workers(tmp_path / "elsewhere")
 
             def hidden(worker: psutil.Process) -> str:
                 raise psutil.AccessDenied(worker.pid)
 
             monkeypatch.setattr(psutil.Process, "cwd", hidden)
             lock = tmp_path / "elsewhere" / wait_for_lock.LOCKS / "0.input.lock"
-            assert process.pid not in [
-                worker.pid for worker in wait_for_lock.workers(tmp_path / "elsewhere")
-            ]
+            assert process.pid not in wait_for_lock.workers(tmp_path / "elsewhere")
             lock.parent.mkdir(parents=True)
             lock.touch()
-            assert process.pid in [
-                worker.pid for worker in wait_for_lock.workers(tmp_path / "elsewhere")
-            ]
+            assert process.pid in wait_for_lock.workers(tmp_path / "elsewhere")
             monkeypatch.setattr(
                 psutil.Process,
                 "uids",
                 lambda worker: SimpleNamespace(effective=lock.stat().st_uid + 1),
             )
-            assert process.pid not in [
-                worker.pid for worker in wait_for_lock.workers(tmp_path / "elsewhere")
-            ]
+            assert process.pid not in wait_for_lock.workers(tmp_path / "elsewhere")
         finally:
             process.kill()
 

@@ -26,7 +26,7 @@ rule download:
         # Resources, because a change of one is no reason to fetch again: another wording of the
         # licence, or that the log is there already (then Snakemake deletes it, and the hard link
         # that keeps it is taken).
-        licence=lambda wildcards: config["registry"][wildcards.dataset].get("licence", ""),
+        licence=lambda wildcards: stanza(wildcards).get("licence", ""),
         kept=is_there("data/{dataset}/raw"),
     params:
         sources=of_sources(

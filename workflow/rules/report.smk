@@ -1,6 +1,7 @@
-# Needs: the result files of every run of the study.
-# Makes: results/summaries/*.parquet (means and intervals over users and seeds), of these the tables (csv, md, tex, json) and figures
-# (pdf, png, and the csv behind it), and results/index.html. What is made of what stands in src/lastitem/study/products.py.
+# Needs: the result files of every run of the study. Makes: results/summaries/*.parquet
+# (means and intervals over users and seeds), of these the tables (csv, md, tex, json)
+# and figures (pdf, png, and the csv behind it), and results/index.html. What is made of
+# what stands in src/lastitem/study/products.py.
 
 
 rule summarize:
@@ -20,7 +21,8 @@ rule summarize:
     params:
         told=lambda wildcards: told(SUMMARIES[wildcards.summary]),
     shell:
-        "python {input.script:q} {wildcards.summary} --inputs {input.files:q} {params.told} --out {output:q} > {log:q} 2>&1"
+        "python {input.script:q} {wildcards.summary} --inputs {input.files:q} {params.told}"
+        " --out {output:q} > {log:q} 2>&1"
 
 
 for kind, products, endings in (
@@ -56,7 +58,8 @@ for kind, products, endings in (
                 function=product.function,
                 told=told(product),
             shell:
-                "python {input.script:q} {params.function} --summaries {input.summaries:q} --published {input.published:q}"
+                "python {input.script:q} {params.function} --summaries {input.summaries:q}"
+                " --published {input.published:q}"
                 " {params.told} --out {output:q} > {log:q} 2>&1"
 
 
@@ -89,5 +92,7 @@ rule page:
         studies=json.dumps(studies({**TABLES, **FIGURES}, made(TABLES) + made(FIGURES))),
         settings=study_settings,
     shell:
-        "python {input.script:q} --tables {input.tables:q} --figures {input.figures:q} --captions {params.captions:q}"
-        " --descriptions {input.descriptions:q} --settings {params.settings:q} --studies {params.studies:q} --out {output:q} > {log:q} 2>&1"
+        "python {input.script:q} --tables {input.tables:q} --figures {input.figures:q}"
+        " --captions {params.captions:q}"
+        " --descriptions {input.descriptions:q} --settings {params.settings:q} --studies"
+        " {params.studies:q} --out {output:q} > {log:q} 2>&1"

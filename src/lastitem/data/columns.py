@@ -1,14 +1,13 @@
 """Columns of Arrow as arrays of numpy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
+
+from lastitem.arrays import Bools
 
 
-def matches(column: pa.Array, pattern: str) -> NDArray[np.bool_]:
+def matches(column: pa.Array, pattern: str) -> Bools:
     """bool [n]: where a regular expression matches a part of the text; null does not
     match.
     """

@@ -1,7 +1,5 @@
 """From a raw log to its p-core: filtering, encoding, and the statistics of Table 1."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from lastitem.arrays import Bools, Codes, Ints
 from lastitem.data.interactions import Interactions
 from lastitem.data.times import NANOSECONDS, SECONDS_PER_DAY
 from lastitem.errors import InputError
@@ -43,21 +42,21 @@ class Core:
     rounds : what each pass of the filter removed.
     """
 
-    user: NDArray[np.int32]
-    item: NDArray[np.int32]
-    timestamp: NDArray[np.int64]
-    tied: NDArray[np.bool_]
+    user: Codes
+    item: Codes
+    timestamp: Ints
+    tied: Bools
     user_ids: pa.Array
     item_ids: pa.Array
     rounds: list[dict[str, int]]
 
     @property
-    def offsets(self) -> NDArray[np.int64]:
+    def offsets(self) -> Ints:
         """int64 [users + 1]: the events of user u are ``offsets[u]:offsets[u + 1]``."""
         return offsets_of(self.user)
 
 
-def offsets_of(user: NDArray[np.integer]) -> NDArray[np.int64]:
+def offsets_of(user: NDArray[np.integer]) -> Ints:
     """int64 [users + 1]: among events sorted by user, those of user u are
     ``offsets[u]:offsets[u + 1]``.
     """
@@ -93,7 +92,7 @@ def core_filter(
         for code, ids in zip(events, (log.user_ids, log.item_ids), strict=False)
     ]
 
-    def keep(mask: NDArray[np.bool_]) -> int:
+    def keep(mask: Bools) -> int:
         removed = len(mask) - int(np.count_nonzero(mask))
         if removed:
             gone = ~mask
@@ -136,9 +135,9 @@ def core_filter(
 
 def _encoded(
     log: Interactions,
-    user: NDArray[np.int32],
-    item: NDArray[np.int32],
-    time: NDArray[np.int64],
+    user: Codes,
+    item: Codes,
+    time: Ints,
     rounds: list[dict[str, int]],
 ) -> Core:
     """The events of a log that are left, with codes of their own."""
@@ -247,9 +246,7 @@ def write_core(core: Core, interactions: str | Path, users: str | Path, items: s
     write_parquet(items, pa.table({"item": item + 1, "item_id": core.item_ids}))
 
 
-def _sorted_sequences(
-    log: Interactions, ties: str, seed: int
-) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
+def _sorted_sequences(log: Interactions, ties: str, seed: int) -> tuple[Codes, Codes, Ints]:
     """User, item and time of the events (new arrays), sorted by user, then time, then
     as ``ties`` says.
     """
@@ -266,9 +263,7 @@ def _sorted_sequences(
     return user, item, time
 
 
-def _sorted_by_user_and_time(
-    user: NDArray[np.int32], item: NDArray[np.int32], time: NDArray[np.int64]
-) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
+def _sorted_by_user_and_time(user: Codes, item: Codes, time: Ints) -> tuple[Codes, Codes, Ints]:
     """Sort events by user, then time; equal ones stay in their order.
 
     numpy sorts values many times faster than it finds a stable order, so user, time and
@@ -307,9 +302,7 @@ def _sorted_by_user_and_time(
     return sorted_user, sorted_item, sorted_time
 
 
-def _sort_by_lost_bits(
-    packed: NDArray[np.uint64], time: NDArray[np.int64], time_shift: np.uint64
-) -> None:
+def _sort_by_lost_bits(packed: NDArray[np.uint64], time: Ints, time_shift: np.uint64) -> None:
     """Sort, in place, the runs of events that agree in user and kept bits of the time
     by the whole time, then position.
     """
@@ -334,7 +327,7 @@ def _blocks(length: int) -> Iterator[slice]:
         yield slice(start, min(start + (1 << 16), length))
 
 
-def _compacted(column: NDArray[Any], mask: NDArray[np.bool_]) -> NDArray[Any]:
+def _compacted(column: NDArray[Any], mask: Bools) -> NDArray[Any]:
     """``column[mask]``, in the memory of ``column``."""
     kept = 0
     for block in _blocks(len(column)):
@@ -344,7 +337,7 @@ def _compacted(column: NDArray[Any], mask: NDArray[np.bool_]) -> NDArray[Any]:
     return column[:kept]
 
 
-def _occurrences(code: NDArray[np.int32], total: int) -> NDArray[np.int64]:
+def _occurrences(code: Codes, total: int) -> Ints:
     """How often each of ``total`` codes occurs; in parts, since bincount makes a copy
     of what it counts.
     """
@@ -354,7 +347,7 @@ def _occurrences(code: NDArray[np.int32], total: int) -> NDArray[np.int64]:
     return counts
 
 
-def _renumber(code: NDArray[np.int32], total: int, first: int) -> NDArray[np.int64]:
+def _renumber(code: Codes, total: int, first: int) -> Ints:
     """Number codes anew, in place, without gaps from ``first``; returns the old numbers
     that are left.
     """
@@ -366,7 +359,7 @@ def _renumber(code: NDArray[np.int32], total: int, first: int) -> NDArray[np.int
     return np.flatnonzero(present)
 
 
-def _is_not_repeat(user: NDArray[np.int32], item: NDArray[np.int32]) -> NDArray[np.bool_]:
+def _is_not_repeat(user: Codes, item: Codes) -> Bools:
     keep = np.ones(len(user), dtype=bool)
     keep[1:] = (user[1:] != user[:-1]) | (item[1:] != item[:-1])
     return keep

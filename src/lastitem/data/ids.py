@@ -2,22 +2,20 @@
 all sorted ids of a log.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from lastitem.arrays import Bools, Codes, Ints
 from lastitem.data.columns import matches
 from lastitem.errors import InputError
 
 MERGED_AT = 1 << 21  # distinct ids of batches that wait to be merged
 
 
-def sorted_ids(distinct: pa.Array) -> NDArray[np.int64]:
+def sorted_ids(distinct: pa.Array) -> Ints:
     """Order distinct text ids.
 
     Ids sort as text by code point, unless every one is a whole number written without
@@ -72,7 +70,7 @@ def as_ids(column: pa.Array, role: str) -> pa.Array:
     raise InputError(f"a column of type {kind} cannot be the {role}; ids are text or whole numbers")
 
 
-def is_given(ids: pa.Array) -> NDArray[np.bool_]:
+def is_given(ids: pa.Array) -> Bools:
     """bool [n]: whether a row has an id, neither null nor empty nor blanks alone."""
     if pa.types.is_integer(ids.type):
         return np.asarray(pc.is_valid(ids))
@@ -94,7 +92,7 @@ def look_alikes(ids: pa.Array) -> int:
     return len(ids) - int(pc.count_distinct(seen).as_py())
 
 
-def words_for_nothing(ids: pa.Array) -> NDArray[np.int64]:
+def words_for_nothing(ids: pa.Array) -> Ints:
     """Positions of the ids that are a word by which an export says that there is no
     value, such as NULL or NaN.
     """
@@ -122,7 +120,7 @@ class TextEncoder:
         if self._waiting > max(MERGED_AT, 2 * self._known):
             self._merge()
 
-    def finish(self) -> tuple[NDArray[np.int32], pa.Array]:
+    def finish(self) -> tuple[Codes, pa.Array]:
         """Codes (int32 [n]: ranks among the sorted distinct ids) and the sorted
         distinct ids.
         """
@@ -148,7 +146,7 @@ class NumberEncoder:
         """Take the next ids; none is missing."""
         self._columns.append(column)
 
-    def finish(self) -> tuple[NDArray[np.int32], pa.Array]:
+    def finish(self) -> tuple[Codes, pa.Array]:
         """Codes (int32 [n]: ranks among the sorted distinct ids) and the sorted
         distinct ids.
         """
@@ -177,7 +175,7 @@ class NumberEncoder:
             begin += len(places)
         return codes, distinct
 
-    def _places(self, lowest: int) -> Iterator[NDArray[np.int64]]:
+    def _places(self, lowest: int) -> Iterator[Ints]:
         for column in self._columns:
             yield column.cast(pa.int64()).to_numpy() - lowest
 
@@ -187,7 +185,7 @@ def encoder_of(column: pa.Array) -> TextEncoder | NumberEncoder:
     return NumberEncoder() if pa.types.is_integer(column.type) else TextEncoder()
 
 
-def _ranked(distinct: pa.Array) -> tuple[NDArray[np.int32], pa.Array]:
+def _ranked(distinct: pa.Array) -> tuple[Codes, pa.Array]:
     """The rank of each of distinct ids in their sorted order, and the ids in that
     order.
     """

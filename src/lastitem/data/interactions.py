@@ -4,8 +4,6 @@ An interaction is (user, item, time). Ratings and every other column are ignored
 feedback is implicit.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -16,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from lastitem.arrays import Codes, Ints
 from lastitem.data.ids import (
     NumberEncoder,
     TextEncoder,
@@ -60,9 +58,9 @@ class Interactions:
     bad_rows : number of unusable rows by cause.
     """
 
-    user: NDArray[np.int32]
-    item: NDArray[np.int32]
-    time: NDArray[np.int64]
+    user: Codes
+    item: Codes
+    time: Ints
     unit: str
     user_ids: pa.Array
     item_ids: pa.Array
@@ -96,8 +94,8 @@ def read_interactions(path: str | Path, form: Mapping[str, Any]) -> Interactions
     encoders: dict[str, TextEncoder | NumberEncoder] = {}
     bad = BadRows()
     time_format = form.get("time")
-    times: list[NDArray[np.int64]] = []
-    elapsed: list[NDArray[np.int64]] = []
+    times: list[Ints] = []
+    elapsed: list[Ints] = []
     total = 0
     size = os.path.getsize(path) if os.path.isfile(path) else None
     # While two threads number the ids of some rows, this one reads and checks the next.
@@ -146,11 +144,11 @@ def read_interactions(path: str | Path, form: Mapping[str, Any]) -> Interactions
 
 def _from_start(
     name: str,
-    user: NDArray[np.int32],
+    user: Codes,
     users: int,
-    times: list[NDArray[np.int64]],
-    elapsed: list[NDArray[np.int64]],
-) -> NDArray[np.int64]:
+    times: list[Ints],
+    elapsed: list[Ints],
+) -> Ints:
     """The earliest time of each event's user, plus its elapsed time; nanoseconds."""
     start = np.full(users, np.iinfo(np.int64).max)
     np.minimum.at(start, user, np.concatenate(times))
@@ -182,7 +180,7 @@ def raw_counts(log: Interactions) -> dict[str, Any]:
     }
 
 
-def _events_of_nothing(ids: pa.Array, codes: NDArray[np.int32]) -> dict[str, int]:
+def _events_of_nothing(ids: pa.Array, codes: Codes) -> dict[str, int]:
     return {
         ids[place].as_py(): int(np.count_nonzero(codes == place))
         for place in words_for_nothing(ids).tolist()
@@ -200,7 +198,7 @@ _FOUND_IN_ROWS = (
 
 def _usable_rows(
     rows: Rows, time_format: str, elapsed_unit: str, bad: BadRows
-) -> tuple[dict[str, pa.Array], NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[dict[str, pa.Array], Ints, Ints]:
     """The ids of the rows that have a user, an item and a plausible time; their times
     and, if asked for, elapsed times in nanoseconds.
     """

@@ -1,16 +1,14 @@
 """Sequences as padded batches: of any of them, or in tiles of fixed shapes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
 
+from lastitem.arrays import Ints
 from lastitem.data.sequences import Sequences
 
 PADDING = 0
@@ -20,7 +18,7 @@ TILE_ROWS, FEWEST_ROWS, TILE_POSITIONS = 64, 8, 16_384
 
 
 def pad(
-    sequences: Sequences, index: NDArray[np.int64], maximum_length: int, width: int | None = None
+    sequences: Sequences, index: Ints, maximum_length: int, width: int | None = None
 ) -> tuple[Tensor, Tensor]:
     """Form one right-padded batch of the newest items.
 
@@ -56,7 +54,7 @@ class Tile(NamedTuple):
     width : padded length.
     """
 
-    cases: NDArray[np.int64]
+    cases: Ints
     real: int
     width: int
 

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 
+from lastitem.arrays import Bools, Codes, Ints
 from lastitem.data.splits import draw_users
 from lastitem.errors import InputError
 from lastitem.files import read_parquet
@@ -33,27 +34,27 @@ class Sequences:
     user : int32 [n], the user a sequence belongs to.
     """
 
-    items: NDArray[np.int32]
-    start: NDArray[np.int64]
-    end: NDArray[np.int64]
-    user: NDArray[np.int32]
+    items: Codes
+    start: Ints
+    end: Ints
+    user: Codes
 
     def __len__(self) -> int:
         return len(self.user)
 
     @property
-    def length(self) -> NDArray[np.int64]:
+    def length(self) -> Ints:
         """int64 [n]: number of items of each sequence."""
         return self.end - self.start
 
     @property
-    def flattened(self) -> NDArray[np.int32]:
+    def flattened(self) -> Codes:
         """int32 [Σ length]: the items of all sequences, one after another."""
         length = self.length
         within = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
         return self.items[np.repeat(self.start, length) + within]
 
-    def select(self, index: NDArray[np.int64]) -> Self:
+    def select(self, index: Ints) -> Self:
         """The sequences at ``index``, in that order."""
         of_sequence = (field.name for field in fields(self) if field.name != "items")
         return replace(self, **{name: getattr(self, name)[index] for name in of_sequence})
@@ -68,7 +69,7 @@ class Sequences:
         return Sequences(self.items, self.start[row], self.start[row] + 2 + within, self.user[row])
 
     @cached_property
-    def _prefixes_by_target(self) -> tuple[NDArray[np.int32], Sequences, NDArray[np.int64]]:
+    def _prefixes_by_target(self) -> tuple[Codes, Sequences, Ints]:
         """The last items of all prefixes, sorted, the prefixes in that order, and where
         each whole sequence stands in it.
         """
@@ -82,7 +83,7 @@ class Sequences:
             place[np.cumsum(np.maximum(self.length - 1, 0)) - 1],
         )
 
-    def draw_same_target(self, index: NDArray[np.int64], generator: torch.Generator) -> Sequences:
+    def draw_same_target(self, index: Ints, generator: torch.Generator) -> Sequences:
         """For each sequence at ``index`` draw a prefix of any sequence that ends in the
         same item, each with equal probability.
 
@@ -114,8 +115,8 @@ class HeldOut(Sequences):
     tied : bool [n], whether the target has exactly the time of the item before it.
     """
 
-    target: NDArray[np.int32]
-    tied: NDArray[np.bool_]
+    target: Codes
+    tied: Bools
 
     def sample_users(self, count: int, seed: int) -> HeldOut:
         """The cases of ``count`` users drawn from (seed, user); all of them, if there
@@ -157,7 +158,7 @@ def _read(path: str | Path, columns: list[str]) -> pa.Table:
     return table
 
 
-def _flatten(column: pa.ChunkedArray) -> tuple[NDArray, NDArray[np.int64]]:
+def _flatten(column: pa.ChunkedArray) -> tuple[NDArray, Ints]:
     lengths = pc.list_value_length(column).to_numpy()
     offsets = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
     return pc.list_flatten(column).to_numpy(), offsets

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from lastitem.arrays import Bools, Codes, Ints
 from lastitem.errors import InputError
 from lastitem.randomness import STREAM_TARGET, STREAM_USERS, hash_keys
 
@@ -34,8 +35,8 @@ class Part:
         to ``length`` in training.
     """
 
-    length: NDArray[np.int64]
-    held_out_from: NDArray[np.int64]
+    length: Ints
+    held_out_from: Ints
 
     @property
     def users(self) -> int:
@@ -47,7 +48,7 @@ class Part:
         """Number of events in this part."""
         return int(self.length.sum())
 
-    def of_users(self, users: NDArray[np.int64]) -> Part:
+    def of_users(self, users: Ints) -> Part:
         """This part, all other users left out."""
         chosen = np.isin(np.arange(len(self.length)), users)
         return _part(chosen, self.length, self.held_out_from)
@@ -65,7 +66,7 @@ class Split:
     thresholds: dict[str, float]
 
 
-def leave_one_out(offsets: NDArray[np.int64]) -> Split:
+def leave_one_out(offsets: Ints) -> Split:
     """Hold out the last event for test and the one before it for validation.
 
     Users with fewer than 3 events are in training only, with all their events.
@@ -82,8 +83,8 @@ def leave_one_out(offsets: NDArray[np.int64]) -> Split:
 
 
 def global_temporal_split(
-    offsets: NDArray[np.int64],
-    timestamp: NDArray[np.int64],
+    offsets: Ints,
+    timestamp: Ints,
     *,
     quantile: float = 0.9,
     validation: str = "by_time",
@@ -136,9 +137,7 @@ def global_temporal_split(
     )
 
 
-def target_positions(
-    part: Part, target: str, seed: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+def target_positions(part: Part, target: str, seed: int) -> tuple[Ints, Ints, int]:
     """Choose the positions to predict in the held-out sequences of a part.
 
     Parameters
@@ -179,11 +178,11 @@ def target_positions(
 
 
 def part_table(
-    items: NDArray[np.int32],
-    timestamp: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    length: NDArray[np.int64],
-    targets: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]] | None = None,
+    items: Codes,
+    timestamp: Ints,
+    offsets: Ints,
+    length: Ints,
+    targets: tuple[Ints, Ints, Bools] | None = None,
 ) -> pa.Table:
     """Lay out one part of a split: a row per user with lists of items and times.
 
@@ -230,12 +229,12 @@ def draw_users(users: NDArray[Any], count: int, seed: int) -> NDArray[Any]:
 
 
 def _events_until(
-    offsets: NDArray[np.int64],
-    timestamp: NDArray[np.int64],
-    length: NDArray[np.int64],
-    member: NDArray[np.bool_],
+    offsets: Ints,
+    timestamp: Ints,
+    length: Ints,
+    member: Bools,
     quantile: float,
-) -> tuple[NDArray[np.int64], NDArray[np.bool_], float]:
+) -> tuple[Ints, Bools, float]:
     """Count each member's events up to the quantile of the members' first ``length``
     events.
     """
@@ -259,7 +258,7 @@ def _events_until(
     return count, member & (count >= 2), threshold
 
 
-def _prefixes(offsets: NDArray[np.int64], length: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _prefixes(offsets: Ints, length: Ints) -> Bools:
     """Whether each event is among the first ``length`` of its user."""
     users = np.flatnonzero(length)
     change = np.zeros(int(offsets[-1]) + 1, dtype=np.int8)
@@ -268,14 +267,12 @@ def _prefixes(offsets: NDArray[np.int64], length: NDArray[np.int64]) -> NDArray[
     return np.cumsum(change[:-1], dtype=np.int8, out=change[:-1]).view(bool)
 
 
-def _lists(offsets: NDArray[np.int64], values: NDArray) -> pa.Array:
+def _lists(offsets: Ints, values: NDArray) -> pa.Array:
     if offsets[-1] > np.iinfo(np.int32).max:
         return pa.LargeListArray.from_arrays(offsets, values)
     return pa.ListArray.from_arrays(offsets.astype(np.int32), values)
 
 
-def _part(
-    held: NDArray[np.bool_], length: NDArray[np.int64], held_out_from: NDArray[np.int64]
-) -> Part:
+def _part(held: Bools, length: Ints, held_out_from: Ints) -> Part:
     """The part of the users who are ``held``."""
     return Part(np.where(held, length, 0), np.where(held, held_out_from, 0))

@@ -6,16 +6,14 @@ is exact; whoever keeps the times may then choose a coarser unit. Text without a
 taken as UTC.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from lastitem.arrays import Bools, Ints
 from lastitem.data.columns import matches
 from lastitem.errors import InputError
 
@@ -55,7 +53,7 @@ _DIRECTIVES = {
 }
 
 
-def is_plausible(nanoseconds: NDArray[np.int64]) -> NDArray[np.bool_]:
+def is_plausible(nanoseconds: Ints) -> Bools:
     """Whether times lie in the years 1990 to 2034."""
     return (nanoseconds >= EARLIEST_PLAUSIBLE * NANOSECONDS["s"]) & (
         nanoseconds < LATEST_PLAUSIBLE * NANOSECONDS["s"]
@@ -90,7 +88,7 @@ def detect_unit(column: pa.Array) -> str:
     return max(plausible, key=lambda unit: plausible[unit])
 
 
-def to_nanoseconds(column: pa.Array, unit: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def to_nanoseconds(column: pa.Array, unit: str) -> tuple[Ints, Bools]:
     """Read a column of times.
 
     Parameters
@@ -138,7 +136,7 @@ def to_nanoseconds(column: pa.Array, unit: str) -> tuple[NDArray[np.int64], NDAr
     return _from_pattern(column, unit)
 
 
-def coarsest_unit(blocks: Sequence[NDArray[np.int64]]) -> str:
+def coarsest_unit(blocks: Sequence[Ints]) -> str:
     """The coarsest of ``s``, ``ms``, ``us``, ``ns`` in which all times (nanoseconds, in
     blocks) are whole numbers.
     """
@@ -156,13 +154,11 @@ def _is_number(kind: pa.DataType) -> bool:
     return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
 
 
-def _filled(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _filled(column: pa.Array) -> tuple[Ints, Bools]:
     return np.asarray(pc.fill_null(column, 0)), np.asarray(pc.is_valid(column))
 
 
-def _scaled(
-    values: NDArray[np.int64], read: NDArray[np.bool_], factor: int
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _scaled(values: Ints, read: Bools, factor: int) -> tuple[Ints, Bools]:
     # What would not fit is centuries off; it is cut to the end of the range, where it
     # is still implausible.
     limit = np.iinfo(np.int64).max // factor
@@ -171,7 +167,7 @@ def _scaled(
     return values * factor, read
 
 
-def _from_float(column: pa.Array, factor: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _from_float(column: pa.Array, factor: int) -> tuple[Ints, Bools]:
     values = np.asarray(pc.fill_null(column, np.nan))
     read = np.isfinite(values)
     # A double holds today's seconds to a quarter of a microsecond: finer digits would
@@ -180,7 +176,7 @@ def _from_float(column: pa.Array, factor: int) -> tuple[NDArray[np.int64], NDArr
     return np.clip(microseconds, -9e15, 9e15).astype(np.int64) * 1000, read
 
 
-def _from_numbers(column: pa.Array, factor: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _from_numbers(column: pa.Array, factor: int) -> tuple[Ints, Bools]:
     try:
         values, read = _filled(pc.cast(column, pa.int64()))
         return _scaled(values, read, factor)
@@ -212,7 +208,7 @@ def _from_numbers(column: pa.Array, factor: int) -> tuple[NDArray[np.int64], NDA
     return nanoseconds, decimal | scientific
 
 
-def _from_iso(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _from_iso(column: pa.Array) -> tuple[Ints, Bools]:
     shaped = matches(column, _ISO)
     zoned = shaped & matches(column, _ZONE)
     nanoseconds = np.zeros(len(column), dtype=np.int64)
@@ -227,7 +223,7 @@ def _from_iso(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     return nanoseconds, read
 
 
-def _from_pattern(column: pa.Array, pattern: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _from_pattern(column: pa.Array, pattern: str) -> tuple[Ints, Bools]:
     # Half a second to import, and only patterns need it.
     import pandas as pd
 

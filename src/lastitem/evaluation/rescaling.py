@@ -2,8 +2,6 @@
 where recovery needs it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

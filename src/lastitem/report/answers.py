@@ -2,12 +2,11 @@
 the numbers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
+from pandas import DataFrame, Series
 
 from lastitem.data.core import UNUSUAL_TIES_PERCENT
 from lastitem.report.claims import SMALL_CHANGE_PERCENT, is_small, percent, why_silent
@@ -29,7 +28,7 @@ class Answer:
     sentence: str
 
 
-def answers(effects: pd.DataFrame, rates: pd.DataFrame, cutoff: int) -> Iterator[Answer]:
+def answers(effects: DataFrame, rates: DataFrame, cutoff: int) -> Iterator[Answer]:
     """A verdict and a sentence for each dataset, split and model.
 
     Parameters
@@ -65,7 +64,7 @@ def answers(effects: pd.DataFrame, rates: pd.DataFrame, cutoff: int) -> Iterator
         yield Answer(said, f"{sentence} (n = {users:,} users, {seeds} seed{'s' * (seeds > 1)}).")
 
 
-def verdict(partial: pd.Series, full: pd.Series, beyond: pd.Series) -> str:
+def verdict(partial: Series, full: Series, beyond: Series) -> str:
     """What the two shuffles say, each a change in percent with its interval; ``beyond``
     is what the full one changes more.
 
@@ -95,12 +94,12 @@ def verdict(partial: pd.Series, full: pd.Series, beyond: pd.Series) -> str:
     return "These data do not tell."
 
 
-def share(row: pd.Series) -> str:
+def share(row: Series) -> str:
     """A share with its interval in percent, such as ``86.1 % [85.0, 87.2]``."""
     return f"{100 * row['value']:.1f} % [{100 * row['ci_low']:.1f}, {100 * row['ci_high']:.1f}]"
 
 
-def warnings(statistics: pd.DataFrame, accuracy: pd.DataFrame) -> Iterator[str]:
+def warnings(statistics: DataFrame, accuracy: DataFrame) -> Iterator[str]:
     """What a reader should know before trusting the numbers.
 
     Parameters

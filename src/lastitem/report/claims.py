@@ -2,13 +2,12 @@
 holds for this model on these data.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from pandas import DataFrame, Series
 
 from lastitem.study.runs import PARTS, STUDY_COLUMNS
 
@@ -37,13 +36,13 @@ _INTERVAL = ["value", "ci_low", "ci_high"]
 
 
 def claims(
-    effects: pd.DataFrame,
-    rates: pd.DataFrame,
-    mixing: pd.DataFrame,
-    curves: pd.DataFrame,
-    mixing_by_scale: pd.DataFrame,
-    recoveries: pd.DataFrame,
-) -> pd.DataFrame:
+    effects: DataFrame,
+    rates: DataFrame,
+    mixing: DataFrame,
+    curves: DataFrame,
+    mixing_by_scale: DataFrame,
+    recoveries: DataFrame,
+) -> DataFrame:
     """Hold every claim against the summaries of each dataset, split and model.
 
     Parameters
@@ -88,10 +87,10 @@ def claims(
             behind = (int(finding.behind[count]) for count in ("users", "trainings"))
             rows.append((*study, name, meaning, finding.holds, finding.evidence, *behind))
     columns = ["claim", "meaning", "holds", "evidence", "users", "trainings"]
-    return pd.DataFrame(rows, columns=[*STUDY_COLUMNS, *columns])
+    return DataFrame(rows, columns=[*STUDY_COLUMNS, *columns])
 
 
-def is_small(change: pd.Series) -> bool:
+def is_small(change: Series) -> bool:
     """Whether the whole interval of a change in percent is within ±
     :data:`SMALL_CHANGE_PERCENT`.
     """
@@ -100,7 +99,7 @@ def is_small(change: pd.Series) -> bool:
     )
 
 
-def percent(change: pd.Series) -> str:
+def percent(change: Series) -> str:
     """A change in percent with its interval, such as ``+0.8 % [-1.0, +3.0]``; there is
     none where the accuracy is zero.
     """
@@ -113,7 +112,7 @@ def percent(change: pd.Series) -> str:
 TOO_SHORT = "every input is too short to be changed by it"
 
 
-def why_silent(effects: pd.DataFrame, order: str) -> str:
+def why_silent(effects: DataFrame, order: str) -> str:
     """Why the shuffle of a study says nothing, whatever its interval is; empty if it
     does.
 
@@ -138,14 +137,14 @@ class Finding(NamedTuple):
 
     holds: str
     evidence: str
-    behind: pd.Series
+    behind: Series
 
 
-def _of(table: pd.DataFrame, study: Sequence[str]) -> pd.DataFrame:
+def _of(table: DataFrame, study: Sequence[str]) -> DataFrame:
     return table[(table[STUDY_COLUMNS] == list(study)).all(axis=1)] if len(table) else table
 
 
-def _finding(holds: object, evidence: str, behind: pd.Series, fails: object = None) -> Finding:
+def _finding(holds: object, evidence: str, behind: Series, fails: object = None) -> Finding:
     """``fails`` where the opposite has to be shown, too; without it, what does not hold
     fails.
     """
@@ -154,11 +153,11 @@ def _finding(holds: object, evidence: str, behind: pd.Series, fails: object = No
     return Finding("no" if fails is None or fails else "undecided", evidence, behind)
 
 
-def _interval(row: pd.Series, digits: str) -> str:
+def _interval(row: Series, digits: str) -> str:
     return f"{row['value']:{digits}} [{row['ci_low']:{digits}}, {row['ci_high']:{digits}}]"
 
 
-def _of_shuffles(effects: pd.DataFrame) -> Iterator[tuple[str, Finding]]:
+def _of_shuffles(effects: DataFrame) -> Iterator[tuple[str, Finding]]:
     change = effects[effects["measure"] == "change_percent"].set_index("order")
     for name, order in (("last item only", "partial"), ("order matters", "full")):
         row = change.loc[order]
@@ -183,7 +182,7 @@ def _of_shuffles(effects: pd.DataFrame) -> Iterator[tuple[str, Finding]]:
         yield name, _finding(holds, percent(row), row, fails)
 
 
-def _of_rates(rates: pd.DataFrame) -> Iterator[tuple[str, Finding]]:
+def _of_rates(rates: DataFrame) -> Iterator[tuple[str, Finding]]:
     row = rates.set_index("measure")
     last, before = row.loc["HRLI"], row.loc["HRL2I"]
     if pd.isna(before["value"]):
@@ -197,7 +196,7 @@ def _of_rates(rates: pd.DataFrame) -> Iterator[tuple[str, Finding]]:
     yield "last-item privilege", _finding(holds, evidence, before, fails)
 
 
-def _of_mixing(mixing: pd.DataFrame) -> Iterator[tuple[str, Finding]]:
+def _of_mixing(mixing: DataFrame) -> Iterator[tuple[str, Finding]]:
     blocks = mixing[(mixing["layer"] > 0) & mixing["part"].isin(PARTS)]
     if not len(blocks):
         return
@@ -215,7 +214,7 @@ def _of_mixing(mixing: pd.DataFrame) -> Iterator[tuple[str, Finding]]:
 
 
 def _of_scales(
-    curves: pd.DataFrame, mixing: pd.DataFrame, recoveries: pd.DataFrame
+    curves: DataFrame, mixing: DataFrame, recoveries: DataFrame
 ) -> Iterator[tuple[str, Finding]]:
     if not len(curves):
         return
@@ -254,7 +253,7 @@ def _of_scales(
             yield "recovery", _finding((share["value"] > 0).all(), text, best)
 
 
-def _course(rows: pd.DataFrame, against: str) -> tuple[bool, str]:
+def _course(rows: DataFrame, against: str) -> tuple[bool, str]:
     """Whether values go one way with every step of λ down, and where they go;
     ``against`` (rise, fall) is the other way.
     """

@@ -1,15 +1,7 @@
 """The figures: one style, one function each, drawn from summaries."""
 
-from __future__ import annotations
-
-import textwrap
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
-
-import matplotlib as mpl
-
-mpl.use("Agg")
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,9 +9,29 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from pandas import DataFrame
 
-from lastitem.errors import InputError
-from lastitem.files import write_aside
+from lastitem.report.drawing import (
+    COLOURS,
+    LAMBDA_LINE,
+    ORACLE_LINE,
+    add_legend,
+    add_title,
+    as_percent,
+    distinct_rows,
+    draw_band,
+    draw_bar,
+    draw_whisker,
+    empty_figure,
+    of_study,
+    panel_grid,
+    reach_of,
+    seeds_note,
+    shown_name,
+    size_note,
+    spread_note,
+    style_of,
+)
 from lastitem.study.runs import (
     ON_VALIDATION,
     ORACLE,
@@ -30,51 +42,8 @@ from lastitem.study.runs import (
     Run,
 )
 
-# Okabe & Ito's palette: told apart with any colour vision; line styles and hatches tell
-# them apart in grey.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-LINES = ("-", "--", ":", "-.")
-MARKERS = ("o", "s", "^", "D", "v", "P")
-LAMBDA_LINE: dict[str, Any] = {"color": "black", "linestyle": "-", "linewidth": 1}
-ORACLE_LINE: dict[str, Any] = {"color": COLOURS[3], "linestyle": ":", "linewidth": 2.5}
-DISPLAY_NAMES = {
-    "sasrec": "SASRec",
-    "sasrec-pre": "SASRec (pre)",
-    "gru4rec": "GRU4Rec",
-    "bert4rec": "BERT4Rec",
-    "bsarec": "BSARec",
-    "duorec": "DuoRec",
-    "popularity": "Popularity",
-}
-PNG_DPI = 200
-STYLE = {
-    "font.size": 9,
-    "axes.titlesize": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "legend.frameon": False,
-    "pdf.fonttype": 42,
-    "figure.constrained_layout.use": True,
-    "hatch.linewidth": 0.6,
-}
-mpl.rcParams.update(STYLE)  # type: ignore[arg-type]
 
-
-def save(figure: Figure, path: str | Path) -> None:
-    """Write a figure as PDF (vector, fonts embedded) or PNG, as the ending of ``path``
-    says; without a date, so that equal figures are equal files.
-    """
-    forms: dict[str, dict[str, Any]] = {
-        ".pdf": {"metadata": {"CreationDate": None}},
-        ".png": {"dpi": PNG_DPI, "metadata": {"Software": None}},
-    }
-    if (ending := Path(path).suffix) not in forms:
-        raise InputError(f"{path}: a figure is written as .pdf or .png")
-    with write_aside(path) as aside:
-        figure.savefig(aside, **forms[ending])
-
-
-def learning_curve(curve: pd.DataFrame, this: Run, cutoff: int) -> Figure:
+def learning_curve(curve: DataFrame, this: Run, cutoff: int) -> Figure:
     """Training loss (left) and validation NDCG (right) of one run by epoch; the line
     marks the epoch whose state was kept.
 
@@ -83,11 +52,11 @@ def learning_curve(curve: pd.DataFrame, this: Run, cutoff: int) -> Figure:
     curve : learning_curve.csv: epoch, updates, loss, validation_ndcg, best.
     """
     figure, axis = plt.subplots(figsize=(4.2, 2.6))
-    axis.plot(curve["epoch"], curve["loss"], **_look(0, markersize=2.5))
+    axis.plot(curve["epoch"], curve["loss"], **style_of(0, markersize=2.5))
     axis.set_xlabel("epoch")
     axis.set_ylabel("mean training loss per label", color=COLOURS[0])
     other = axis.twinx()
-    other.plot(curve["epoch"], curve["validation_ndcg"], **_look(1, markersize=2.5))
+    other.plot(curve["epoch"], curve["validation_ndcg"], **style_of(1, markersize=2.5))
     other.set_ylabel(f"validation NDCG@{cutoff}", color=COLOURS[1])
     other.spines["right"].set_visible(True)
     kept = "nothing is trained by gradient"
@@ -95,17 +64,19 @@ def learning_curve(curve: pd.DataFrame, this: Run, cutoff: int) -> Figure:
         best = curve.loc[curve["best"], "epoch"].iloc[-1]
         axis.axvline(best, color="0.5", linewidth=0.8)
         kept = f"kept: epoch {best} of {curve['epoch'].iloc[-1]}"
-    axis.set_title(f"{_name(this.model)}, {this.dataset}, {this.split}, seed {this.seed} ({kept})")
+    axis.set_title(
+        f"{shown_name(this.model)}, {this.dataset}, {this.split}, seed {this.seed} ({kept})"
+    )
     return figure
 
 
-def shuffles(effects: pd.DataFrame, cutoff: int) -> Figure:
+def shuffles(effects: DataFrame, cutoff: int) -> Figure:
     """Shuffle bars, rows models, columns datasets: NDCG of ordered, partially and fully
     shuffled inputs.
     """
     values = effects[effects["measure"] == "value"]
     changes = effects[effects["measure"] == "change_percent"].set_index([*STUDY_COLUMNS, "order"])
-    figure, panels = _grid(values, width=2.4, height=1.8)
+    figure, panels = panel_grid(values, width=2.4, height=1.8)
     looks = {"ordered": ("white", ""), "partial": ("#9ecae1", "//"), "full": ("#3182bd", "xxxx")}
     names = ["ordered", "all but\nlast shuffled", "all\nshuffled"]
     for panel in panels:
@@ -113,26 +84,26 @@ def shuffles(effects: pd.DataFrame, cutoff: int) -> Figure:
         top = float(bars["ci_high"].max())
         for place, (order, (colour, hatch)) in enumerate(looks.items()):
             bar = bars.loc[order]
-            _bar(axis, place, bar["value"], 0.7, colour, hatch)
-            _whisker(axis, place, bar)
+            draw_bar(axis, place, bar["value"], 0.7, colour, hatch)
+            draw_whisker(axis, place, bar)
             if order != "ordered":
                 change = changes.loc[(*panel.study, order), "value"]
-                text, above = _percent(change), bar["ci_high"] + 0.02 * top
+                text, above = as_percent(change), bar["ci_high"] + 0.02 * top
                 axis.text(place, above, text, ha="center", va="bottom", fontsize=8)
         axis.set_xticks(range(3), names, fontsize=7.5)
         axis.set_ylim(0, 1.18 * top or 1)
         panel.label(f"NDCG@{cutoff}", bars)
-    _title(
+    add_title(
         figure,
-        f"What shuffling the history does to accuracy\n{_spread_note(values)} Percent: change"
+        f"What shuffling the history does to accuracy\n{spread_note(values)} Percent: change"
         " against ordered.",
     )
     return figure
 
 
-def last_item_hit_rates(rates: pd.DataFrame, cutoff: int) -> Figure:
+def last_item_hit_rates(rates: DataFrame, cutoff: int) -> Figure:
     """HRLI beside HRL2I for each model, one panel per dataset."""
-    studies = _distinct(rates, ["dataset", "split"])
+    studies = distinct_rows(rates, ["dataset", "split"])
     most = int(rates.groupby(["dataset", "split"])["model"].nunique().max())
     columns = min(3, len(studies))
     rows = -(-len(studies) // columns)
@@ -143,42 +114,42 @@ def last_item_hit_rates(rates: pd.DataFrame, cutoff: int) -> Figure:
         "HRL2I": ("#deebf7", "//", f"last but one (HRL2I@{cutoff})"),
     }
     for place, (study, axis) in enumerate(zip(studies, axes.ravel(), strict=False)):
-        panel = rates[_is(rates, study)]
+        panel = rates[of_study(rates, study)]
         models = list(dict.fromkeys(panel["model"]))
         for side, (measure, look) in enumerate(looks.items()):
             bars = panel[panel["measure"] == measure].set_index("model").reindex(models)
             at = np.arange(len(models)) + (side - 0.5) * 0.38
-            _bar(axis, at, bars["value"], 0.38, *look)
+            draw_bar(axis, at, bars["value"], 0.38, *look)
             for x, (_, bar) in zip(at, bars.iterrows(), strict=True):
-                _whisker(axis, x, bar)
+                draw_whisker(axis, x, bar)
                 height, text = (
                     (0, "n/a") if pd.isna(bar["value"]) else (bar["ci_high"], f"{bar['value']:.2f}")
                 )
                 axis.text(x, height + 0.015, text, ha="center", fontsize=7.5)
-        axis.set_xticks(range(len(models)), [_name(model) for model in models])
+        axis.set_xticks(range(len(models)), [shown_name(model) for model in models])
         axis.set_ylim(0, 1.12)
         axis.set_yticks(np.arange(0, 1.01, 0.2))
-        axis.set_title(f"{study[0]} ({study[1]})\n{_size(panel)}")
+        axis.set_title(f"{study[0]} ({study[1]})\n{size_note(panel)}")
         if place % columns == 0:
             axis.set_ylabel("share of users")
     for spare in axes.ravel()[len(studies) :]:
         spare.set_axis_off()
-    _legend(figure, *axes[0][0].get_legend_handles_labels(), ncols=2)
-    _title(
+    add_legend(figure, *axes[0][0].get_legend_handles_labels(), ncols=2)
+    add_title(
         figure,
         f"How often the user's own last items stand in their top {cutoff} (seen items not"
-        f" filtered)\n{_spread_note(rates)}",
+        f" filtered)\n{spread_note(rates)}",
     )
     return figure
 
 
-def attention_maps(maps: pd.DataFrame) -> Figure:
+def attention_maps(maps: DataFrame) -> Figure:
     """Attention map beside AttnResLN map over the newest positions: a row per dataset,
     model and layer.
     """
-    panels = _distinct(maps, [*STUDY_COLUMNS, "layer"])
+    panels = distinct_rows(maps, [*STUDY_COLUMNS, "layer"])
     if not panels:
-        return _empty("No model of this study has attention.")
+        return empty_figure("No model of this study has attention.")
     size = (6.6, 2.9 * len(panels) + 0.5)
     figure, axes = plt.subplots(len(panels), 2, figsize=size, squeeze=False)
     columns = (
@@ -186,7 +157,7 @@ def attention_maps(maps: pd.DataFrame) -> Figure:
         ("norm", "‖AttnResLN part‖", "Oranges"),
     )
     for row, (dataset, split, model, layer) in zip(axes, panels, strict=True):
-        cells = maps[_is(maps, (dataset, split, model)) & (maps["layer"] == layer)]
+        cells = maps[of_study(maps, (dataset, split, model)) & (maps["layer"] == layer)]
         for axis, (value, label, colours) in zip(row, columns, strict=True):
             table = cells.pivot_table(index="query", columns="source", values=value, sort=True)
             edges = (table.columns.min() - 0.5, 0.5, 0.5, table.index.min() - 0.5)
@@ -199,16 +170,16 @@ def attention_maps(maps: pd.DataFrame) -> Figure:
             ticks = list(range(0, int(table.index.min()) - 1, -5))
             axis.set_xticks(ticks)
             axis.set_yticks(ticks)
-            axis.set_title(f"{dataset} ({split}), {_name(model)}, block {layer}", fontsize=8.5)
+            axis.set_title(f"{dataset} ({split}), {shown_name(model)}, block {layer}", fontsize=8.5)
         ends = (cells["query"].max(), cells["query"].min())
         newest, oldest = (cells[cells["query"] == place].iloc[0] for place in ends)
         sizes = (
             f"n = {int(newest['n']):,} targets at {newest['query']:g},\n{int(oldest['n']):,} at"
-            f" {oldest['query']:g}{_seeds(cells)}"
+            f" {oldest['query']:g}{seeds_note(cells)}"
         )
         corner = {"xycoords": "axes fraction", "ha": "right", "va": "top", "fontsize": 7.5}
         row[1].annotate(sizes, (0.97, 0.95), **corner)
-    _title(
+    add_title(
         figure,
         "What attention looks at, and what the block passes on (residual and normalization"
         " included)\nAverages over the test inputs that have both positions, and over seeds; the"
@@ -217,47 +188,47 @@ def attention_maps(maps: pd.DataFrame) -> Figure:
     return figure
 
 
-def residual_sweep(curves: pd.DataFrame, mixing: pd.DataFrame, cutoff: int) -> Figure:
+def residual_sweep(curves: DataFrame, mixing: DataFrame, cutoff: int) -> Figure:
     """λ against HRLI (left axis) and the AttnResLN mixing ratio of each block (right
     axis).
     """
     rates = curves[curves["measure"] == "HRLI"]
     if rates.empty:
-        return _empty(_NO_RESIDUAL)
+        return empty_figure(_NO_RESIDUAL)
     mixing = mixing[mixing["part"] == "AttnResLN"]
-    figure, panels = _grid(rates, width=3.4, height=2.3)
+    figure, panels = panel_grid(rates, width=3.4, height=2.3)
     for panel in panels:
         study, axis, line = panel[:3]
-        _band(axis, line, _look(0))
+        draw_band(axis, line, style_of(0))
         axis.set_ylim(0, 1)
         axis.set_xlabel("residual scale λ (1: the model as trained)")
         twin = axis.twinx()
         twin.spines["right"].set_visible(True)
         twin.set_ylim(0, 1)
         twin.set_ylabel("AttnResLN mixing ratio", color=COLOURS[1])
-        for number, (_, ratio) in enumerate(mixing[_is(mixing, study)].groupby("layer"), 1):
-            _band(twin, ratio, _look(number, color=COLOURS[1]))
+        for number, (_, ratio) in enumerate(mixing[of_study(mixing, study)].groupby("layer"), 1):
+            draw_band(twin, ratio, style_of(number, color=COLOURS[1]))
         panel.label(f"HRLI@{cutoff}", line)
         axis.yaxis.label.set_color(COLOURS[0])
-    handles = [Line2D([], [], **_look(0, markersize=3.5), label=f"HRLI@{cutoff}")]
+    handles = [Line2D([], [], **style_of(0, markersize=3.5), label=f"HRLI@{cutoff}")]
     for number, layer in enumerate(sorted(set(mixing["layer"])), 1):
-        look = _look(number, color=COLOURS[1], markersize=3.5)
+        look = style_of(number, color=COLOURS[1], markersize=3.5)
         handles.append(Line2D([], [], **look, label=f"mixing ratio, block {layer}"))
-    _legend(figure, handles, ncols=max(1, int(figure.get_figwidth() // 1.7)))
-    _title(
+    add_legend(figure, handles, ncols=max(1, int(figure.get_figwidth() // 1.7)))
+    add_title(
         figure,
         "Weakening the residual: last-item hit rate and mixing at the read-out"
-        f" position\n{_spread_note(rates, band=True)}",
+        f" position\n{spread_note(rates, band=True)}",
     )
     return figure
 
 
-def tradeoff(curves: pd.DataFrame, cutoff: int) -> Figure:
+def tradeoff(curves: DataFrame, cutoff: int) -> Figure:
     """HRLI against NDCG along λ, one panel per dataset and model."""
     shown = curves[curves["measure"].isin(["HRLI", "NDCG"])]
     if shown.empty:
-        return _empty(_NO_RESIDUAL)
-    figure, panels = _grid(shown, width=3.4, height=2.5)
+        return empty_figure(_NO_RESIDUAL)
+    figure, panels = panel_grid(shown, width=3.4, height=2.5)
     scales = sorted(set(shown["residual_scale"]))
     colours = plt.get_cmap("cividis")(np.linspace(0.95, 0.0, len(scales)))
     look: dict[str, Any] = {"fmt": "o", "markersize": 5, "markeredgecolor": "black"}
@@ -274,7 +245,7 @@ def tradeoff(curves: pd.DataFrame, cutoff: int) -> Figure:
                 continue
             x, y = rate.loc[scale], gain.loc[scale]
             at = (x["value"], y["value"])
-            axis.errorbar(*at, _reach(y), _reach(x), color=colour, **look)
+            axis.errorbar(*at, reach_of(y), reach_of(x), color=colour, **look)
             if pd.notna(x["sd_seeds"]):
                 spread = (y["sd_seeds"], x["sd_seeds"])
                 axis.errorbar(*at, *spread, fmt="none", ecolor="#888888", elinewidth=3, zorder=1.5)
@@ -293,53 +264,55 @@ def tradeoff(curves: pd.DataFrame, cutoff: int) -> Figure:
         axis.set_ylim(bottom=0)
         axis.set_xlim(left=min(0.0, *axis.get_xlim()))
         panel.label(f"NDCG@{cutoff}", rate)
-    _title(
+    add_title(
         figure,
         "Last-item dependence against accuracy as λ falls from 1 (dark) to 0"
-        f" (light)\n{_spread_note(shown)}",
+        f" (light)\n{spread_note(shown)}",
     )
     return figure
 
 
 def recovery(
-    sweep: pd.DataFrame, curves: pd.DataFrame, choices: pd.DataFrame, tolerance: float, cutoff: int
+    sweep: DataFrame, curves: DataFrame, choices: DataFrame, tolerance: float, cutoff: int
 ) -> Figure:
     """Left: test accuracy and recovery along λ with the chosen λ and the oracle; right:
     ε against both. The ``curves`` of each seed are only in the CSV.
     """
-    studies = _distinct(choices, STUDY_COLUMNS)
+    studies = distinct_rows(choices, STUDY_COLUMNS)
     if not studies:
-        return _empty("No model of this study has a recovery to choose λ by.")
+        return empty_figure("No model of this study has a recovery to choose λ by.")
     size = (7.2, 2.5 * len(studies) + 0.8)
     figure, axes = plt.subplots(len(studies), 2, figsize=size, squeeze=False)
     for study, (left, right) in zip(studies, axes, strict=True):
-        own, picked = sweep[_is(sweep, study)], choices[_is(choices, study)]
+        own, picked = sweep[of_study(sweep, study)], choices[of_study(choices, study)]
         _along_scales(left, own, picked, tolerance)
-        left.set_ylabel(f"{study[0]} ({study[1]})\n{_name(study[2])}: share")
+        left.set_ylabel(f"{study[0]} ({study[1]})\n{shown_name(study[2])}: share")
         _along_tolerances(right, picked)
         for axis in (left, right):
             axis.set_ylim(bottom=0)
     hollow = {"color": "#666666", "linestyle": ":", "marker": "o", "fillstyle": "none"}
     looks = {
-        f"HR@{cutoff} relative to λ = 1": _look(0, markersize=4),
-        "recovery (share of R)": _look(1, markersize=4),
+        f"HR@{cutoff} relative to λ = 1": style_of(0, markersize=4),
+        "recovery (share of R)": style_of(1, markersize=4),
         "λ chosen on validation, of each seed": LAMBDA_LINE,
         "oracle: λ chosen on test": ORACLE_LINE,
         "hollow, dotted: oracle": hollow,
     }
-    _legend(figure, [Line2D([], [], **look, label=label) for label, look in looks.items()], ncols=3)
-    _title(
+    add_legend(
+        figure, [Line2D([], [], **look, label=label) for label, look in looks.items()], ncols=3
+    )
+    add_title(
         figure,
         "Choosing λ on validation: what test accuracy it keeps and what it"
-        f" recovers\n{_spread_note(sweep, band=True)} Right: mean over seeds, ± standard deviation"
+        f" recovers\n{spread_note(sweep, band=True)} Right: mean over seeds, ± standard deviation"
         " where there are several.",
     )
     return figure
 
 
-def _along_scales(axis: Axes, sweep: pd.DataFrame, choices: pd.DataFrame, tolerance: float) -> None:
+def _along_scales(axis: Axes, sweep: DataFrame, choices: DataFrame, tolerance: float) -> None:
     for number, column in enumerate(_RECOVERED):
-        _band(axis, sweep[sweep["measure"] == column], _look(number))
+        draw_band(axis, sweep[sweep["measure"] == column], style_of(number))
     chosen = choices[choices["tolerance"] == tolerance].groupby("selection")["residual_scale"]
     for selection, look in ((ON_VALIDATION, LAMBDA_LINE), (ORACLE, ORACLE_LINE)):
         for scale in sorted(set(chosen.get_group(selection))):
@@ -349,16 +322,16 @@ def _along_scales(axis: Axes, sweep: pd.DataFrame, choices: pd.DataFrame, tolera
     recoverable, cases = " to ".join(f"{n:,.0f}" for n in sizes), int(choices["cases"].iloc[0])
     axis.set_title(
         f"along λ; chosen for ε = {tolerance:g}\nR: {recoverable} of n = {cases:,}"
-        f" targets{_seeds(sweep)}"
+        f" targets{seeds_note(sweep)}"
     )
 
 
-def _along_tolerances(axis: Axes, choices: pd.DataFrame) -> None:
+def _along_tolerances(axis: Axes, choices: DataFrame) -> None:
     for selection, fill in ((ON_VALIDATION, "full"), (ORACLE, "none")):
         picked = choices[choices["selection"] == selection]
         for number, column in enumerate(_RECOVERED):
             at = picked.groupby("tolerance")[column].agg(["mean", "std"])
-            look = _look(number, fillstyle=fill, markersize=4, linewidth=1.2)
+            look = style_of(number, fillstyle=fill, markersize=4, linewidth=1.2)
             if selection == ORACLE:
                 look["linestyle"] = ":"
             axis.errorbar(at.index, at["mean"], at["std"], elinewidth=0.8, capsize=3, **look)
@@ -366,22 +339,22 @@ def _along_tolerances(axis: Axes, choices: pd.DataFrame) -> None:
     axis.set_title("at the λ chosen for each ε")
 
 
-def tie_order(found: pd.DataFrame, cutoff: int) -> Figure:
+def tie_order(found: DataFrame, cutoff: int) -> Figure:
     """Tie order: two rows for each dataset and model, a panel for each measure; item
     beside random order, all targets, tied and untied.
     """
     found = found[found["ties"] != TIES_DIFFERENCE]
-    studies, columns = _distinct(found, STUDY_COLUMNS), 3
+    studies, columns = distinct_rows(found, STUDY_COLUMNS), 3
     rows_each = -(-len(TIE_ORDER_MEASURES) // columns)
     size = (2.4 * columns, 2.0 * rows_each * len(studies) + 0.8)
     figure, axes = plt.subplots(rows_each * len(studies), columns, figsize=size, squeeze=False)
     for row, study in enumerate(studies):
-        own = found[_is(found, study)]
+        own = found[of_study(found, study)]
         panels = axes[rows_each * row : rows_each * (row + 1)].ravel()
         for axis, measure in zip(panels, TIE_ORDER_MEASURES, strict=False):
             _tie_bars(axis, own[own["measure"] == measure].set_index(["ties", "targets"]))
             axis.set_title(measure if measure.endswith("%") else f"{measure}@{cutoff}")
-        panels[0].set_ylabel(f"{_name(study[2])}\n{study[0]} ({study[1]})")
+        panels[0].set_ylabel(f"{shown_name(study[2])}\n{study[0]} ({study[1]})")
         # The two shuffles on one scale, wide enough for both: sharing the axis would
         # keep the limits of one and cut the other.
         drawn, spare = np.split(panels, [len(TIE_ORDER_MEASURES)])
@@ -390,20 +363,20 @@ def tie_order(found: pd.DataFrame, cutoff: int) -> Figure:
             axis.set_ylim(min(low), max(high))
         for axis in spare:
             axis.set_axis_off()
-    _legend(figure, *axes[0][0].get_legend_handles_labels(), ncols=2)
+    add_legend(figure, *axes[0][0].get_legend_handles_labels(), ncols=2)
     trainings = " and ".join(
         f"{int(rows['trainings'].iloc[0])} ({'by item id' if ties == 'item' else 'at random'})"
         for ties, rows in found.groupby("ties", sort=False)
     )
-    _title(
+    add_title(
         figure,
         "The order of events with equal time: all targets, tied with the item before, untied (users"
-        f" below)\nTrainings: {trainings}. {_spread_note(found)}",
+        f" below)\nTrainings: {trainings}. {spread_note(found)}",
     )
     return figure
 
 
-def _tie_bars(axis: Axes, bars: pd.DataFrame) -> None:
+def _tie_bars(axis: Axes, bars: DataFrame) -> None:
     looks = {
         "item": ("#3182bd", "", "ties by item id"),
         "random": ("#deebf7", "//", "ties at random"),
@@ -414,8 +387,8 @@ def _tie_bars(axis: Axes, bars: pd.DataFrame) -> None:
         for place, name in enumerate(targets):
             if (ties, name) in bars.index:
                 bar, x = bars.loc[(ties, name)], place + (side - 0.5) * 0.38
-                _bar(axis, x, bar["value"], 0.38, colour, hatch, label if place == 0 else None)
-                _whisker(axis, x, bar)
+                draw_bar(axis, x, bar["value"], 0.38, colour, hatch, label if place == 0 else None)
+                draw_whisker(axis, x, bar)
     ticks = [f"{name}\n{int(users[name]):,}" for name in targets]
     axis.set_xticks(range(len(targets)), ticks, fontsize=7.5)
     axis.axhline(0, color="black", linewidth=0.6)
@@ -423,140 +396,6 @@ def _tie_bars(axis: Axes, bars: pd.DataFrame) -> None:
 
 _NO_RESIDUAL = "No model of this study has an attention residual to scale."
 _RECOVERED = ("hit_rate_kept", "recovery")
-
-
-def _look(number: int, **more: Any) -> dict[str, Any]:
-    """The n-th look of a line: told apart by colour, style and marker."""
-    looks = {"color": COLOURS, "linestyle": LINES, "marker": MARKERS}
-    return {key: values[number % len(values)] for key, values in looks.items()} | more
-
-
-def _bar(
-    axis: Axes,
-    at: Any,
-    height: Any,
-    width: float,
-    colour: str,
-    hatch: str,
-    label: str | None = None,
-) -> None:
-    look: dict[str, Any] = {"edgecolor": "black", "linewidth": 0.8, "label": label}
-    axis.bar(at, height, width, color=colour, hatch=hatch, **look)
-
-
-def _band(axis: Axes, line: pd.DataFrame, look: dict[str, Any]) -> None:
-    line, colour = line.sort_values("residual_scale"), look["color"]
-    at = line["residual_scale"]
-    axis.plot(at, line["value"], markersize=3.5, linewidth=1.2, **look)
-    axis.fill_between(at, line["ci_low"], line["ci_high"], color=colour, alpha=0.2, linewidth=0)
-    if line["sd_seeds"].notna().any():
-        look = {"fmt": "none", "ecolor": colour, "capsize": 3, "linewidth": 0.8}
-        axis.errorbar(at, line["value"], line["sd_seeds"], **look)
-
-
-def _whisker(axis: Axes, x: float, bar: pd.Series) -> None:
-    if pd.notna(bar["sd_seeds"]):
-        axis.errorbar(x, bar["value"], bar["sd_seeds"], ecolor="#888888", elinewidth=4, zorder=2)
-    look: dict[str, Any] = {"color": "black", "capsize": 2.5, "linewidth": 0.8, "zorder": 3}
-    axis.errorbar(x, bar["value"], _reach(bar), **look)
-
-
-def _reach(row: pd.Series) -> list[list[float]]:
-    """How far an interval reaches below and above its value."""
-    return [[row["value"] - row["ci_low"]], [row["ci_high"] - row["value"]]]
-
-
-def _percent(change: float) -> str:
-    return "n/a" if pd.isna(change) else f"{change:+.1f} %"
-
-
-def _spread_note(table: pd.DataFrame, band: bool = False) -> str:
-    interval, deviation = ("Bands", "Capped") if band else ("Whiskers", "Thick grey")
-    several = f" {deviation}: ± standard deviation over seeds."
-    return f"{interval}: 95 % bootstrap interval over users." + (
-        several if table["sd_seeds"].notna().any() else ""
-    )
-
-
-class _Panel(NamedTuple):
-    """A panel of a grid that has rows: its dataset, split and model, where it is drawn,
-    its rows, and what stands above and beside it.
-    """
-
-    study: tuple[str, str, str]
-    axis: Axes
-    rows: pd.DataFrame
-    head: str
-    side: str
-
-    def label(self, measure: str, counted: pd.DataFrame) -> None:
-        """Write what it measures, and how many users and seeds stand behind."""
-        self.axis.set_title(f"{self.head}{_size(counted)}", fontsize=8.5)
-        if self.side:
-            self.axis.set_ylabel(f"{self.side}{measure}")
-
-
-def _grid(table: pd.DataFrame, width: float, height: float) -> tuple[Figure, list[_Panel]]:
-    """A figure with a row for each model and a column for each dataset and split, and
-    the panels that have rows; the others say that they have none.
-    """
-    studies = _distinct(table, ["dataset", "split"])
-    models, panels = list(dict.fromkeys(table["model"])), []
-    size = (max(3.8, width * len(studies) + 0.6), height * len(models) + 0.9)
-    figure, axes = plt.subplots(len(models), len(studies), figsize=size, squeeze=False)
-    for row, column in np.ndindex(axes.shape):
-        axis: Any = axes[row, column]
-        study, model = studies[column], models[row]
-        rows, head = table[_is(table, (*study, model))], f"{study[0]} ({study[1]})"
-        if len(rows):
-            above, beside = "" if row else f"{head}\n", "" if column else f"{_name(model)}\n"
-            panels.append(_Panel((*study, model), axis, rows, above, beside))
-        else:
-            axis.set_axis_off()
-            text, place = f"{_name(model)}\n{head}:\nnot in this study", axis.transAxes
-            look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8}
-            axis.text(0.5, 0.5, text, transform=place, color="#666666", **look)
-    return figure, panels
-
-
-def _distinct(table: pd.DataFrame, columns: Sequence[str]) -> list[tuple[Any, ...]]:
-    return list(dict.fromkeys(table[list(columns)].itertuples(index=False, name=None)))
-
-
-def _is(table: pd.DataFrame, study: Sequence[str]) -> pd.Series:
-    """Whether a row is of a dataset and split, and of a model where one is given."""
-    return (table[STUDY_COLUMNS[: len(study)]] == list(study)).all(axis=1)
-
-
-def _legend(figure: Figure, handles: Any, labels: Any = None, *, ncols: int) -> None:
-    labels = [handle.get_label() for handle in handles] if labels is None else labels
-    figure.legend(handles, labels, loc="outside lower center", ncols=ncols, fontsize=8)
-
-
-def _title(figure: Figure, text: str) -> None:
-    """A title that never runs off the figure, however narrow the grid."""
-    width = int(figure.get_figwidth() * 14)
-    lines = (textwrap.fill(line, width) for line in text.splitlines())
-    figure.suptitle("\n".join(lines), fontsize=8.5)
-
-
-def _size(rows: pd.DataFrame) -> str:
-    return f"n = {int(rows['users'].max()):,} users{_seeds(rows)}"
-
-
-def _seeds(rows: pd.DataFrame) -> str:
-    seeds = int(rows["trainings"].iloc[0])
-    return f", {seeds} seed{'s' * (seeds > 1)}"
-
-
-def _name(model: str) -> str:
-    return DISPLAY_NAMES.get(model, model)
-
-
-def _empty(reason: str) -> Figure:
-    figure = plt.figure(figsize=(4, 1))
-    figure.text(0.5, 0.5, reason, ha="center", va="center")
-    return figure
 
 
 #: Name of a figure's function (:data:`lastitem.study.products.FIGURES`) → it.

@@ -2,8 +2,6 @@
 figures, tables, settings.
 """
 
-from __future__ import annotations
-
 import base64
 import re
 from collections.abc import Mapping, Sequence
@@ -11,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-import pandas as pd
+from pandas import DataFrame
 
 from lastitem.files import read_json
 from lastitem.report.answers import Answer
@@ -20,7 +18,7 @@ from lastitem.study.runs import check_study, read_csv
 _TEMPLATE = Path(__file__).with_name("page.html.jinja")
 
 
-def read_facts(path: str | Path, studies: Mapping[str, str]) -> pd.DataFrame:
+def read_facts(path: str | Path, studies: Mapping[str, str]) -> DataFrame:
     """The CSV of a table or figure.
 
     Parameters

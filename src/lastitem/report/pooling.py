@@ -14,8 +14,6 @@ conditions, and
     how many stand behind it; cases are those of one training (their mean over seeds)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +21,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pandas import DataFrame, Series
 
+from lastitem.arrays import Floats
 from lastitem.evaluation.metrics import per_user
 from lastitem.evaluation.recovery import hits
 from lastitem.report.uncertainty import bootstrap_ratio, sign_flip_test
@@ -42,8 +42,8 @@ class Bootstrap:
 
 
 def summarize(
-    frame: pd.DataFrame, conditions: Sequence[str], bootstrap: Bootstrap, permutations: int = 0
-) -> pd.DataFrame:
+    frame: DataFrame, conditions: Sequence[str], bootstrap: Bootstrap, permutations: int = 0
+) -> DataFrame:
     """Pool ``numerator`` over ``denominator`` for each study row and condition.
 
     Parameters
@@ -67,12 +67,12 @@ def summarize(
     if tables:
         return pd.concat(tables, ignore_index=True)
     tested = ["p"] if permutations else []
-    return pd.DataFrame(columns=[*STUDY_COLUMNS, *conditions, *POOLED, *COUNTS, *tested])
+    return DataFrame(columns=[*STUDY_COLUMNS, *conditions, *POOLED, *COUNTS, *tested])
 
 
 def _pool(
-    group: pd.DataFrame, conditions: list[str], bootstrap: Bootstrap, permutations: int
-) -> pd.DataFrame:
+    group: DataFrame, conditions: list[str], bootstrap: Bootstrap, permutations: int
+) -> DataFrame:
     """What :func:`summarize` says of one dataset, split and model."""
     seed, seeds = pd.factorize(group["seed"])
     weights = (group["numerator"], group["denominator"], group["denominator"] != 0)
@@ -99,8 +99,8 @@ def _pool(
 
 
 def sums(
-    group: pd.DataFrame, conditions: list[str], part: NDArray[Any], weights: Iterable[Any]
-) -> tuple[pd.DataFrame, list[NDArray[np.float64]]]:
+    group: DataFrame, conditions: list[str], part: NDArray[Any], weights: Iterable[Any]
+) -> tuple[DataFrame, list[Floats]]:
     """The distinct conditions, and of each weight of the rows its sums, float64 [users,
     conditions, parts]; ``part`` is a code from 0.
     """
@@ -115,12 +115,12 @@ def sums(
 
 
 def measured(
-    frame: pd.DataFrame,
+    frame: DataFrame,
     numerator: object,
     denominator: object,
     conditions: Sequence[str] = (),
     **constant: object,
-) -> pd.DataFrame:
+) -> DataFrame:
     """What :func:`summarize` takes: a row per row of ``frame`` with numerator and
     denominator, ``conditions`` kept, ``constant`` added.
     """
@@ -130,9 +130,7 @@ def measured(
     return kept.assign(**constant)
 
 
-def last_items(
-    ranks: pd.DataFrame, cutoff: int, conditions: Sequence[str] = ()
-) -> list[pd.DataFrame]:
+def last_items(ranks: DataFrame, cutoff: int, conditions: Sequence[str] = ()) -> list[DataFrame]:
     """What :func:`summarize` takes for HRLI@K and HRL2I@K (condition ``measure``);
     users with one input item are out of the second.
     """
@@ -145,14 +143,14 @@ def last_items(
     ]
 
 
-def finite(ratio: NDArray[np.float64]) -> NDArray[np.float64]:
+def finite(ratio: Floats) -> Floats:
     """Without what was divided by zero: something gained over nothing is no ratio
     either.
     """
     return np.where(np.isfinite(ratio), ratio, np.nan)
 
 
-def against_ordered(shuffled: pd.DataFrame, metric: str, cutoff: int) -> pd.DataFrame:
+def against_ordered(shuffled: DataFrame, metric: str, cutoff: int) -> DataFrame:
     """A row per case and order: ``metric_value`` and ``unchanged``, means over repeats;
     beside it the value of other orders.
     """
@@ -169,7 +167,7 @@ def against_ordered(shuffled: pd.DataFrame, metric: str, cutoff: int) -> pd.Data
     return shuffled
 
 
-def in_percent(summary: pd.DataFrame) -> pd.DataFrame:
+def in_percent(summary: DataFrame) -> DataFrame:
     """Rows whose measure is in percent, times 100; a change against the ordered input,
     less the 100 that stand for no change.
     """
@@ -181,8 +179,8 @@ def in_percent(summary: pd.DataFrame) -> pd.DataFrame:
 
 
 def count_everyone(
-    summary: pd.DataFrame, rows: pd.Series, measure: str, conditions: Sequence[str]
-) -> pd.DataFrame:
+    summary: DataFrame, rows: Series, measure: str, conditions: Sequence[str]
+) -> DataFrame:
     """The summary with the counts of another measure in some rows: those of a change
     are all, not those with something to lose.
     """
@@ -194,8 +192,8 @@ def count_everyone(
 
 
 def mean_over_repeats(
-    frame: pd.DataFrame, conditions: Sequence[str], columns: Sequence[str]
-) -> pd.DataFrame:
+    frame: DataFrame, conditions: Sequence[str], columns: Sequence[str]
+) -> DataFrame:
     """A row per run, condition and case: means of the columns over the repeats."""
     return (
         frame.groupby([*RUN_COLUMNS, *conditions, "case", "user"], sort=False)[list(columns)]

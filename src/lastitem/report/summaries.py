@@ -3,14 +3,13 @@ row a fact. Unless it says otherwise, a summary is a pooled table
 (:mod:`lastitem.report.pooling`).
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas import DataFrame
 
 from lastitem.evaluation.metrics import RANK_METRICS, per_user
 from lastitem.evaluation.recovery import READOUT_OFFSETS, choose_scale, hits, recoverable, recovery
@@ -62,7 +61,7 @@ _CURVE = [
 _BACK = [f"target_rank_back_{offset}" for offset in READOUT_OFFSETS[1:]]
 
 
-def statistics(cores: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+def statistics(cores: Sequence[Mapping[str, Any]]) -> DataFrame:
     """A row per dataset: its order of ties, what is left after filtering, what was read
     (``raw_…``, ``bad_rows``), and the filter's ``minimum_events``; from statistics.json
     of each.
@@ -76,15 +75,15 @@ def statistics(cores: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
         }
         for core in cores
     ]
-    return pd.DataFrame(rows)
+    return DataFrame(rows)
 
 
 def accuracy(
-    ranks: pd.DataFrame,
+    ranks: DataFrame,
     evaluations: Sequence[Mapping[str, Any]],
     cutoffs: Sequence[int],
     bootstrap: Bootstrap,
-) -> pd.DataFrame:
+) -> DataFrame:
     """:func:`accuracy_of_ranks`, and as one more ``metric`` the coverage; beside each
     the counts of cold and lost targets.
 
@@ -93,8 +92,8 @@ def accuracy(
     ranks : rows of ranks.parquet.
     evaluations : evaluation.json of each run.
     """
-    counts = pd.DataFrame(evaluations)
-    covered = pd.DataFrame(
+    counts = DataFrame(evaluations)
+    covered = DataFrame(
         [
             {**{key: entry[key] for key in RUN_COLUMNS}, "cutoff": int(cutoff), "covered": share}
             for entry in evaluations
@@ -118,9 +117,7 @@ def accuracy(
     return pd.concat(found, ignore_index=True).merge(per_study, on=STUDY_COLUMNS)
 
 
-def accuracy_of_ranks(
-    ranks: pd.DataFrame, cutoffs: Sequence[int], bootstrap: Bootstrap
-) -> pd.DataFrame:
+def accuracy_of_ranks(ranks: DataFrame, cutoffs: Sequence[int], bootstrap: Bootstrap) -> DataFrame:
     """NDCG@K, HR@K and MRR@K (conditions ``metric``, ``cutoff``) from the ranks of test
     targets.
     """
@@ -133,8 +130,8 @@ def accuracy_of_ranks(
 
 
 def shuffles(
-    shuffled: pd.DataFrame, cutoff: int, bootstrap: Bootstrap, metric: str = "ndcg"
-) -> pd.DataFrame:
+    shuffled: DataFrame, cutoff: int, bootstrap: Bootstrap, metric: str = "ndcg"
+) -> DataFrame:
     """The metric under each order, its relative change against the ordered input, and
     the share of unchanged inputs.
 
@@ -166,8 +163,8 @@ def shuffles(
 
 
 def last_item_hit_rates(
-    ranks: pd.DataFrame, cutoff: int, bootstrap: Bootstrap, conditions: Sequence[str] = ()
-) -> pd.DataFrame:
+    ranks: DataFrame, cutoff: int, bootstrap: Bootstrap, conditions: Sequence[str] = ()
+) -> DataFrame:
     """HRLI@K and HRL2I@K (condition ``measure``); users with one input item are out of
     HRL2I's denominator.
     """
@@ -175,13 +172,13 @@ def last_item_hit_rates(
     return summarize(cases, [*conditions, "measure"], bootstrap)
 
 
-def attention_maps(maps: pd.DataFrame) -> pd.DataFrame:
+def attention_maps(maps: DataFrame) -> DataFrame:
     """Mean over seeds of the attention and AttnResLN maps; ``n`` is the number of users
     behind a cell.
     """
     if maps.empty:
         columns = ["layer", "query", "source", "attention", "norm", "n", "trainings"]
-        return pd.DataFrame(columns=[*STUDY_COLUMNS, *columns])
+        return DataFrame(columns=[*STUDY_COLUMNS, *columns])
     cells = maps.groupby([*STUDY_COLUMNS, "layer", "query", "source"], sort=False)
     return cells.agg(
         attention=("attention", "mean"),
@@ -191,7 +188,7 @@ def attention_maps(maps: pd.DataFrame) -> pd.DataFrame:
     ).reset_index()
 
 
-def mixing_ratios(ratios: pd.DataFrame) -> pd.DataFrame:
+def mixing_ratios(ratios: DataFrame) -> DataFrame:
     """Means over seeds of what mixing.parquet says of each layer, part and positions:
     ``mean``, ``median`` and ``sd`` over users, ``n``, and the spread over seeds.
     """
@@ -210,12 +207,12 @@ def mixing_ratios(ratios: pd.DataFrame) -> pd.DataFrame:
         for key, group in (ratios.groupby(keys, sort=False) if len(ratios) else ())
     ]
     measures = ["mean", "median", "sd", "n", "sd_seeds", "trainings", "single_item_inputs"]
-    return pd.DataFrame(rows, columns=[*keys, *measures])
+    return DataFrame(rows, columns=[*keys, *measures])
 
 
 def mixing_at_readout(
-    users: pd.DataFrame, bootstrap: Bootstrap, conditions: Sequence[str] = ()
-) -> pd.DataFrame:
+    users: DataFrame, bootstrap: Bootstrap, conditions: Sequence[str] = ()
+) -> DataFrame:
     """Mean mixing ratio at the read-out position (conditions ``layer``, ``part`` and
     ``conditions``).
     """
@@ -227,12 +224,12 @@ def mixing_at_readout(
     return summarize(pooled, conditions, bootstrap)
 
 
-def mixing_by_scale(users: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:
+def mixing_by_scale(users: DataFrame, bootstrap: Bootstrap) -> DataFrame:
     """:func:`mixing_at_readout` along λ (condition ``residual_scale``)."""
     return mixing_at_readout(users, bootstrap, ["residual_scale"]).assign(measure="mixing ratio")
 
 
-def residual_sweep(ranks: pd.DataFrame, cutoff: int, bootstrap: Bootstrap) -> pd.DataFrame:
+def residual_sweep(ranks: DataFrame, cutoff: int, bootstrap: Bootstrap) -> DataFrame:
     """Along λ on the test part: NDCG, HR, HRLI and HRL2I of the ordered input, NDCG of
     shuffled ones.
 
@@ -260,7 +257,7 @@ def residual_sweep(ranks: pd.DataFrame, cutoff: int, bootstrap: Bootstrap) -> pd
     return pd.concat([accuracies, rates], ignore_index=True)
 
 
-def recovery_sweep(ranks: pd.DataFrame, cutoff: int, bootstrap: Bootstrap) -> pd.DataFrame:
+def recovery_sweep(ranks: DataFrame, cutoff: int, bootstrap: Bootstrap) -> DataFrame:
     """Along λ on the test part, with intervals: hit rate relative to λ = 1, and
     recovery.
 
@@ -269,15 +266,13 @@ def recovery_sweep(ranks: pd.DataFrame, cutoff: int, bootstrap: Bootstrap) -> pd
     go back to are left out.
     """
     cases = (
-        pd.DataFrame(columns=[*RUN_COLUMNS, "user"])
-        if ranks.empty
-        else _recovery_cases(ranks, cutoff)
+        DataFrame(columns=[*RUN_COLUMNS, "user"]) if ranks.empty else _recovery_cases(ranks, cutoff)
     )
     found = summarize(cases, ["residual_scale", "measure"], bootstrap)
     return found.assign(selection="along λ (test)")
 
 
-def _recovery_cases(ranks: pd.DataFrame, cutoff: int) -> pd.DataFrame:
+def _recovery_cases(ranks: DataFrame, cutoff: int) -> DataFrame:
     """What :func:`recovery_sweep` pools: a row per run, λ, measure and case of the test
     part.
     """
@@ -297,7 +292,7 @@ def _recovery_cases(ranks: pd.DataFrame, cutoff: int) -> pd.DataFrame:
     return pd.concat([kept, measured(paired, hit & member, member, scale, measure="recovery")])
 
 
-def recovery_curves(ranks: pd.DataFrame, cutoff: int) -> pd.DataFrame:
+def recovery_curves(ranks: DataFrame, cutoff: int) -> DataFrame:
     """For each run, part and λ: hits, recovery, and what was won and lost against λ =
     1.
 
@@ -331,11 +326,11 @@ def recovery_curves(ranks: pd.DataFrame, cutoff: int) -> pd.DataFrame:
                 (~hit & hit_at_one).sum(),
             )
             rows.append((*run, scale, *found))
-    found = pd.DataFrame(rows, columns=[*runs, "residual_scale", *_CURVE])
+    found = DataFrame(rows, columns=[*runs, "residual_scale", *_CURVE])
     return found.assign(selection="curve of each seed")
 
 
-def chosen_scales(curves: pd.DataFrame, tolerances: Sequence[float]) -> pd.DataFrame:
+def chosen_scales(curves: DataFrame, tolerances: Sequence[float]) -> DataFrame:
     """Choose λ on validation for each tolerance, and read test once for it; beside it
     the oracle that looks at test.
 
@@ -377,12 +372,12 @@ def chosen_scales(curves: pd.DataFrame, tolerances: Sequence[float]) -> pd.DataF
                 }
             )
     columns = None if rows else [*RUN_COLUMNS, "tolerance", "selection", "residual_scale"]
-    return pd.DataFrame(rows, columns=columns)
+    return DataFrame(rows, columns=columns)
 
 
 def at_the_choice(
-    ranks: pd.DataFrame, choices: pd.DataFrame, cutoff: int, bootstrap: Bootstrap
-) -> pd.DataFrame:
+    ranks: DataFrame, choices: DataFrame, cutoff: int, bootstrap: Bootstrap
+) -> DataFrame:
     """The choices with intervals on the test part at the chosen λ, and behind those of
     several seeds a row of all: counts and rates are means, recovery and hit rate kept
     are pooled.
@@ -426,13 +421,13 @@ def at_the_choice(
 
 
 def comparisons(
-    ranks: pd.DataFrame,
-    shuffled: pd.DataFrame,
-    scaled: pd.DataFrame,
+    ranks: DataFrame,
+    shuffled: DataFrame,
+    scaled: DataFrame,
     cutoff: int,
     bootstrap: Bootstrap,
     permutations: int,
-) -> pd.DataFrame:
+) -> DataFrame:
     """Every difference the study speaks of, paired over users: shuffled against
     ordered, λ against 1, model against model.
 
@@ -464,12 +459,12 @@ def comparisons(
         pair = pair.assign(model=first)
         parts += _differences(pair, "compared", [(first, second)], measures, "model")
     parts = [part for part in parts if len(part)]
-    frame = pd.concat(parts) if parts else pd.DataFrame(columns=[*RUN_COLUMNS, *conditions])
+    frame = pd.concat(parts) if parts else DataFrame(columns=[*RUN_COLUMNS, *conditions])
     found = summarize(frame, conditions, bootstrap, permutations)
     return found.assign(p_holm=holm(found["p"].to_numpy(dtype=np.float64)))
 
 
-def _with_measures(ranks: pd.DataFrame, cutoff: int) -> pd.DataFrame:
+def _with_measures(ranks: DataFrame, cutoff: int) -> DataFrame:
     return ranks.assign(
         NDCG=per_user("ndcg", ranks["target_rank"].to_numpy(), cutoff),
         HRLI=hits(ranks["last_rank"].to_numpy(), cutoff).astype(np.float64),
@@ -477,12 +472,12 @@ def _with_measures(ranks: pd.DataFrame, cutoff: int) -> pd.DataFrame:
 
 
 def _differences(
-    frame: pd.DataFrame,
+    frame: DataFrame,
     condition: str,
     pairs: Sequence[tuple[object, object]],
     measures: Sequence[str],
     contrast: str,
-) -> list[pd.DataFrame]:
+) -> list[DataFrame]:
     by_case = [*RUN_COLUMNS, "case", "user"]
     parts = []
     for one, other in pairs:
@@ -502,7 +497,7 @@ def _differences(
 
 #: Name of a summary (:data:`lastitem.study.products.SUMMARIES`) → its function of the
 #: files it reads, by place, and of its settings, by name.
-FUNCTIONS: dict[str, Callable[..., pd.DataFrame]] = {
+FUNCTIONS: dict[str, Callable[..., DataFrame]] = {
     function.__name__: function
     for function in (
         statistics,

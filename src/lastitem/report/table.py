@@ -2,15 +2,13 @@
 readers in Markdown, LaTeX and JSON.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
+from pandas import DataFrame, Series
 
 from lastitem.errors import InputError
 from lastitem.files import write_aside, write_json
@@ -30,15 +28,15 @@ class Table:
     ``best`` marks cells of the layout to print bold: column → row positions.
     """
 
-    facts: pd.DataFrame
-    layout: pd.DataFrame
+    facts: DataFrame
+    layout: DataFrame
     caption: str
     best: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
-def laid_out(rows: Sequence[Mapping[str, str]]) -> pd.DataFrame:
+def laid_out(rows: Sequence[Mapping[str, str]]) -> DataFrame:
     """A layout of rows of text cells; what a row lacks is n/a."""
-    return pd.DataFrame(rows).fillna(NOT_APPLICABLE)
+    return DataFrame(rows).fillna(NOT_APPLICABLE)
 
 
 def write(table: Table, path: str | Path, stamp: Stamp) -> None:
@@ -88,7 +86,7 @@ def as_latex(table: Table) -> str:
     graphicx and longtable.
     """
 
-    def weight(column: pd.Series) -> list[str]:
+    def weight(column: Series) -> list[str]:
         rows = table.best.get(column.name, ())
         return ["font-weight: bold;" if row in rows else "" for row in range(len(column))]
 

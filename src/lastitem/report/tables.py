@@ -1,12 +1,11 @@
 """The tables: one function each, from summaries to facts and a layout for readers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas import DataFrame, Series
 
 from lastitem.report.table import NOT_APPLICABLE, Table, laid_out
 from lastitem.study.runs import (
@@ -24,7 +23,7 @@ from lastitem.study.runs import (
 CHARTED_CUTOFF = 10
 
 
-def statistics(summary: Rows, published: pd.DataFrame) -> Table:
+def statistics(summary: Rows, published: DataFrame) -> Table:
     """Dataset statistics after filtering, the paper's row below ours
     where it has one.
     """
@@ -34,7 +33,7 @@ def statistics(summary: Rows, published: pd.DataFrame) -> Table:
     for row in measured.to_dict("records"):
         paper = published[published["dataset"] == row["dataset"]].to_dict("records")
         rows += [row, *({**beside, "source": "paper"} for beside in paper)]
-    facts = pd.DataFrame(rows, columns=measured.columns)
+    facts = DataFrame(rows, columns=measured.columns)
     columns = {
         "dataset": ("Dataset", None),
         "source": ("Source", None),
@@ -50,7 +49,7 @@ def statistics(summary: Rows, published: pd.DataFrame) -> Table:
         "raw_interactions": ("Read", "{:,.0f}"),
         "bad_rows": ("Bad rows", "{:,.0f}"),
     }
-    layout = pd.DataFrame(
+    layout = DataFrame(
         {
             name: [_cell(form, value) for value in facts[column]]
             if form
@@ -69,7 +68,7 @@ def statistics(summary: Rows, published: pd.DataFrame) -> Table:
     return Table(facts, layout, caption)
 
 
-def accuracy(summary: Rows, published: pd.DataFrame, cutoff: int) -> Table:
+def accuracy(summary: Rows, published: DataFrame, cutoff: int) -> Table:
     """Accuracy per dataset and model: mean ± sd over seeds, with n, and the paper's
     beside it where there is one.
 
@@ -113,7 +112,7 @@ def accuracy(summary: Rows, published: pd.DataFrame, cutoff: int) -> Table:
                 **{name: f"{first[count]:,}" for name, count in counts.items()},
             }
         )
-    values = pd.DataFrame(printed, columns=[*STUDY_COLUMNS, *labels.values()])
+    values = DataFrame(printed, columns=[*STUDY_COLUMNS, *labels.values()])
     charts = " The paper's values are read off its charts." if beside else ""
     caption = (
         "Table 2. Accuracy on the test part, full-catalogue ranking; seen items left out:"
@@ -125,7 +124,7 @@ def accuracy(summary: Rows, published: pd.DataFrame, cutoff: int) -> Table:
     return Table(facts, laid_out(rows), caption, _best(values))
 
 
-def _best(values: pd.DataFrame) -> dict[str, list[int]]:
+def _best(values: DataFrame) -> dict[str, list[int]]:
     """Column → rows of the models that are best on their dataset and split, of values
     as they are printed.
     """
@@ -146,7 +145,7 @@ def mixing(summary: Rows, readout: Rows) -> Table:
     intervals = readout.rows.assign(positions="latest")[[*keys, "ci_low", "ci_high"]]
     measured = summary.rows.assign(note="").merge(intervals, on=keys, how="left")
     without = sorted({(*entry[:3], f"{NOT_APPLICABLE}: {entry[4]}") for entry in summary.missing})
-    missing = pd.DataFrame(without, columns=[*STUDY_COLUMNS, "note"])
+    missing = DataFrame(without, columns=[*STUDY_COLUMNS, "note"])
     # A model with another branch beside attention has blocks, but no whole stack.
     studies = measured[STUDY_COLUMNS].drop_duplicates()
     stacks = measured.loc[measured["layer"] == WHOLE_STACK, STUDY_COLUMNS].drop_duplicates()
@@ -182,7 +181,7 @@ def mixing(summary: Rows, readout: Rows) -> Table:
     return Table(facts, laid_out(rows), caption)
 
 
-def _row_of_mixing(key: Sequence[Any], ratios: pd.DataFrame) -> dict[str, str]:
+def _row_of_mixing(key: Sequence[Any], ratios: DataFrame) -> dict[str, str]:
     """A row of the table of mixing ratios: those of one model, positions and layer, by
     part.
     """
@@ -214,7 +213,7 @@ def recovery(choices: Rows, curves: Rows, tolerance: float, cutoff: int) -> Tabl
     no_back = curves.rows.loc[curves.rows["recoverable"].isna(), RUN_COLUMNS].drop_duplicates()
     why = "its earlier positions hold no earlier prediction"
     without = [*curves.missing, *((*run, why) for run in no_back.itertuples(index=False))]
-    missing = pd.DataFrame(
+    missing = DataFrame(
         [(*entry[:3], str(entry[3]), f"{NOT_APPLICABLE}: {entry[4]}") for entry in without],
         columns=[*RUN_COLUMNS, "note"],
     )
@@ -301,7 +300,7 @@ def comparisons(summary: Rows, cutoff: int, permutations: int) -> Table:
     """
     tested = summary.rows.assign(note="")
     without = sorted({(*entry[:3], entry[4]) for entry in summary.missing})
-    missing = pd.DataFrame(without, columns=[*STUDY_COLUMNS, "note"])
+    missing = DataFrame(without, columns=[*STUDY_COLUMNS, "note"])
     missing = missing.assign(contrast="residual scale")
     rows = [
         {
@@ -337,7 +336,7 @@ def comparisons(summary: Rows, cutoff: int, permutations: int) -> Table:
     return Table(facts, laid_out(rows), caption)
 
 
-def claims(summary: Rows, published: pd.DataFrame, cutoff: int) -> Table:
+def claims(summary: Rows, published: DataFrame, cutoff: int) -> Table:
     """The paper's claims for each model (:func:`lastitem.report.claims.claims`), beside
     its own numbers.
     """
@@ -377,7 +376,7 @@ def claims(summary: Rows, published: pd.DataFrame, cutoff: int) -> Table:
 
 
 def _in_the_paper(
-    published: pd.DataFrame, dataset: str, split: str, model: str
+    published: DataFrame, dataset: str, split: str, model: str
 ) -> Mapping[str, float]:
     """The paper's numbers for a model on a log, read off its charts (``gts``, K = 10);
     none where it has none.
@@ -400,7 +399,7 @@ def _cell(form: str, value: float) -> str:
     return NOT_APPLICABLE if pd.isna(value) else form.format(value)
 
 
-def _spread(row: Mapping[str, Any] | pd.Series, digits: int = 4) -> str:
+def _spread(row: Mapping[str, Any] | Series, digits: int = 4) -> str:
     spread = "" if pd.isna(row["sd_seeds"]) else f" ± {row['sd_seeds']:.{digits}f}"
     return f"{row['value']:.{digits}f}{spread}"
 
@@ -416,7 +415,7 @@ def _with_interval(row: Mapping[str, Any], measure: str = "", form: str = ".3f")
     return f"{value:{form}}{spread} [{low:{form}}, {high:{form}}]"
 
 
-def _seen(facts: pd.DataFrame) -> str:
+def _seen(facts: DataFrame) -> str:
     filtered = facts["filter_seen"].astype(bool)
     on, off = (sorted(set(facts.loc[which, "dataset"])) for which in (filtered, ~filtered))
     return "; ".join(

@@ -2,12 +2,11 @@
 measures.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
+from pandas import DataFrame
 
 from lastitem.report.pooling import (
     INTERVAL,
@@ -32,13 +31,13 @@ from lastitem.study.runs import (
 
 
 def tie_order(
-    ranks: pd.DataFrame,
-    shuffled: pd.DataFrame,
+    ranks: DataFrame,
+    shuffled: DataFrame,
     user_ids: Mapping[str, Sequence[str]],
     cutoff: int,
     bootstrap: Bootstrap,
     permutations: int,
-) -> pd.DataFrame:
+) -> DataFrame:
     """The headline measures by the order of ties, for all targets, tied and untied
     ones, and what the order makes of them.
 
@@ -99,7 +98,7 @@ def tie_order(
     )
 
 
-def _tie_differences(frame: pd.DataFrame, bootstrap: Bootstrap, permutations: int) -> pd.DataFrame:
+def _tie_differences(frame: DataFrame, bootstrap: Bootstrap, permutations: int) -> DataFrame:
     """Item order less random order of every measure: means over trainings, for the
     users of both.
     """
@@ -132,14 +131,14 @@ def _tie_differences(frame: pd.DataFrame, bootstrap: Bootstrap, permutations: in
         )
         tables.append(table)
     if not tables:
-        return pd.DataFrame(columns=["p", "p_holm"])
+        return DataFrame(columns=["p", "p_holm"])
     differences = pd.concat(tables, ignore_index=True)
     known = differences["p"].notna()
     differences.loc[known, "p_holm"] = holm(differences.loc[known, "p"].to_numpy(dtype=np.float64))
     return differences
 
 
-def _by_tie_order(frame: pd.DataFrame) -> pd.DataFrame:
+def _by_tie_order(frame: DataFrame) -> DataFrame:
     """The dataset without its order; ``ties`` names the order, and each training on one
     of several has a number of its own as its seed.
     """

@@ -2,26 +2,25 @@
 and their correction for being many.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
+
+from lastitem.arrays import Bools, Floats
 
 #: Resamples × users held at once, as float64.
 _MAXIMUM_WEIGHTS = 8_000_000
 
 
 def bootstrap_ratio(
-    numerator: NDArray[np.float64],
-    denominator: NDArray[np.float64],
+    numerator: Floats,
+    denominator: Floats,
     *,
     resamples: int,
     seed: int,
     level: float = 0.95,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[Floats, Floats]:
     """Percentile interval of Σ numerator / Σ denominator when whole users are drawn
     with replacement.
 
@@ -44,13 +43,13 @@ def bootstrap_ratio(
 
 
 def bootstrap_difference(
-    numerator: NDArray[np.float64],
-    denominator: NDArray[np.float64],
+    numerator: Floats,
+    denominator: Floats,
     *,
     resamples: int,
     seed: int,
     level: float = 0.95,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[Floats, Floats]:
     """Percentile interval of the first ratio minus the second, Σ numerator / Σ
     denominator each, over the same drawn users.
 
@@ -71,9 +70,7 @@ def bootstrap_difference(
     return _percentiles(ratios[:, :, 0] - ratios[:, :, 1], level)
 
 
-def _resampled_ratios(
-    numerator: NDArray[np.float64], denominator: NDArray[np.float64], resamples: int, seed: int
-) -> NDArray[np.float64]:
+def _resampled_ratios(numerator: Floats, denominator: Floats, resamples: int, seed: int) -> Floats:
     """[resamples, columns]: Σ numerator / Σ denominator over users drawn with
     replacement; NaN or ±∞ where the denominator is empty.
     """
@@ -89,9 +86,7 @@ def _resampled_ratios(
     return np.concatenate(ratios)
 
 
-def _percentiles(
-    ratios: NDArray[np.float64], level: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _percentiles(ratios: Floats, level: float) -> tuple[Floats, Floats]:
     tail = (1.0 - level) / 2.0
     ratios[~np.isfinite(ratios)] = np.nan
     usable = ~np.isnan(ratios).all(axis=0)
@@ -102,12 +97,12 @@ def _percentiles(
 
 
 def swap_test(
-    numerator: NDArray[np.float64],
-    denominator: NDArray[np.float64],
+    numerator: Floats,
+    denominator: Floats,
     *,
     permutations: int,
     seed: int,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Two-sided p-values of the difference of two ratios, if each user's two sides
     could as well be the other way round.
 
@@ -128,7 +123,7 @@ def swap_test(
     both = np.concatenate([numerator, denominator], axis=1)
     total, swap = both.sum(axis=0), both[:, :, 1] - both[:, :, 0]
 
-    def differences(moved: NDArray[np.float64]) -> NDArray[np.float64]:
+    def differences(moved: Floats) -> Floats:
         """[rows, columns] of the difference after what ``moved``, [rows, 2 · columns],
         has gone from the second side to the first.
         """
@@ -148,9 +143,7 @@ def swap_test(
     return np.where(~np.isfinite(observed), np.nan, (reached + 1) / (permutations + 1))
 
 
-def sign_flip_test(
-    differences: NDArray[np.float64], *, permutations: int, seed: int
-) -> NDArray[np.float64]:
+def sign_flip_test(differences: Floats, *, permutations: int, seed: int) -> Floats:
     """Two-sided p-values of paired differences: as far from zero as their sum, if each
     user's could as well have the other sign.
 
@@ -200,7 +193,7 @@ def sign_flip_test(
     return p
 
 
-def _random_choices(users: int, permutations: int, seed: int) -> Iterator[NDArray[np.float64]]:
+def _random_choices(users: int, permutations: int, seed: int) -> Iterator[Floats]:
     """Random choices of users, as many at once as memory allows: [rows, users] of 0
     and 1.
     """
@@ -217,12 +210,12 @@ def _at_once(rows: int, users: int) -> Iterator[int]:
         yield min(most, rows - first)
 
 
-def _as_far(sums: NDArray[np.float64], differences: NDArray[np.float64]) -> NDArray[np.bool_]:
+def _as_far(sums: Floats, differences: Floats) -> Bools:
     """Whether sums are as far from zero as those of the differences, up to rounding."""
     return np.abs(sums) >= np.abs(differences.sum(axis=0)) - 1e-9 * np.abs(differences).sum(axis=0)
 
 
-def holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
+def holm(p_values: Floats) -> Floats:
     """p-values corrected for their number: all that stay below a level are true
     findings but with that probability (Holm 1979).
 

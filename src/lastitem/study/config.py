@@ -2,8 +2,6 @@
 Snakefile is parsed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import difflib

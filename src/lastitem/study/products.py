@@ -4,8 +4,6 @@ what each reads, and a hash of the settings that can change it.
 Light enough to be imported while a Snakefile is parsed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Mapping

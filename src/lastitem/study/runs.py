@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
+from pandas import DataFrame
 
 from lastitem.errors import InputError
 from lastitem.files import read_parquet, write_aside, write_parquet
@@ -98,7 +99,7 @@ class Rows:
     stamp : what the rows stand on.
     """
 
-    rows: pd.DataFrame
+    rows: DataFrame
     missing: Sequence[tuple[str, str, str, int, str]] = ()
     stamp: Stamp = field(default_factory=Stamp)
 
@@ -114,7 +115,7 @@ def stack(tables: Sequence[Mapping[str, Any]]) -> dict[str, NDArray[Any]]:
     """Put tables (column → array, or one value for all rows of its table) below each
     other.
     """
-    stacked = pd.concat([pd.DataFrame(dict(table)) for table in tables], ignore_index=True)
+    stacked = pd.concat([DataFrame(dict(table)) for table in tables], ignore_index=True)
     return {str(name): column.to_numpy() for name, column in stacked.items()}
 
 
@@ -138,7 +139,7 @@ def read_run_tables(paths: Sequence[str | Path]) -> Rows:
             frame.insert(place, column, run[column])
         frames.append(frame)
     filled = [frame for frame in frames if len(frame)] or frames[:1]
-    stacked = pd.concat(filled, ignore_index=True) if filled else pd.DataFrame(columns=RUN_COLUMNS)
+    stacked = pd.concat(filled, ignore_index=True) if filled else DataFrame(columns=RUN_COLUMNS)
     return Rows(stacked, missing, Stamp(seeds=sorted(seeds)))
 
 
@@ -195,7 +196,7 @@ def check_study(path: str | Path, found: str, expected: str | None) -> None:
         )
 
 
-def write_csv(facts: pd.DataFrame, path: str | Path, stamp: Stamp, digits: int | None = 10) -> None:
+def write_csv(facts: DataFrame, path: str | Path, stamp: Stamp, digits: int | None = 10) -> None:
     """Write a tidy CSV: UTF-8, numbers with ten significant digits (None: with all),
     empty where there is no value; the stamp in the last columns.
     """
@@ -206,7 +207,7 @@ def write_csv(facts: pd.DataFrame, path: str | Path, stamp: Stamp, digits: int |
         stamped.to_csv(aside, index=False, float_format=form, lineterminator="\n")
 
 
-def read_csv(path: str | Path) -> pd.DataFrame:
+def read_csv(path: str | Path) -> DataFrame:
     """Read a tidy CSV; names stay the text they are, also 007 and NA."""
     names = dict.fromkeys((*STUDY_COLUMNS, "ties", "order", "measure", *STAMP_COLUMNS), str)
     return pd.read_csv(path, dtype=names, keep_default_na=False, na_values=[""])

@@ -165,9 +165,10 @@ def effects_of(truth, architecture):
     settings = TrainingSettings(
         batch_size=64,
         learning_rate=0.005,
-        maximum_epochs=35,
+        maximum_epochs=24,
         round_updates=24,
-        patience=8,
+        patience=3,
+        validation_users=256,
         length_groups=1,
     )
     validation = held_out(

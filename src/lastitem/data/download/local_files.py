@@ -2,8 +2,6 @@
 enough to be imported while a Snakefile is parsed.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -2,8 +2,6 @@
 promises.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -2,13 +2,11 @@
 can be held against the answer.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lastitem.arrays import Ints
 from lastitem.errors import InputError
 
 #: What the next item depends on.
@@ -19,7 +17,7 @@ SUCCESSION = (0.5, 0.2, 0.15, 0.1, 0.05)
 TASTES, TASTE_SHARE = 10, 0.6
 
 
-def generate(truth: str, users: int, items: int, events: int, seed: int) -> NDArray[np.int64]:
+def generate(truth: str, users: int, items: int, events: int, seed: int) -> Ints:
     """Draw a log.
 
     ``last``: the next item is one of five successors of the last item (chances
@@ -64,7 +62,7 @@ def generate(truth: str, users: int, items: int, events: int, seed: int) -> NDAr
     start = np.cumsum(size) - size
     of_user = generator.integers(TASTES, size=users)
 
-    def draw(step: int, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
+    def draw(step: int, chosen: Ints) -> Ints:
         count = len(chosen)
         back = {"last": 1, "last_but_one": 2}.get(truth)
         if back is not None and step >= back:

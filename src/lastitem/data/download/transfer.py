@@ -2,8 +2,6 @@
 one, and shares are asked for their links.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import math

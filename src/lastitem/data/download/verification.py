@@ -2,8 +2,6 @@
 first download, by what it looks like.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import html

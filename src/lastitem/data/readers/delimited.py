@@ -1,7 +1,5 @@
 """Delimited text, in which a quoted value may hold separators and line breaks."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re
@@ -13,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
-from numpy.typing import NDArray
 
+from lastitem.arrays import Ints
 from lastitem.data.columns import matches
 from lastitem.data.readers import transcoding
 from lastitem.data.readers.quotes import QuotesFollowed, like_a_row
@@ -55,7 +53,7 @@ def read_delimited(log: RawLog) -> Iterator[Rows]:
     pieces = _open(
         followed if quotes else text, separator, quotes, len(names), positions, skipped.take
     )
-    next_row, empty = 0, list[NDArray[np.int64]]()
+    next_row, empty = 0, list[Ints]()
     for piece in pieces:
         numbers = skipped.numbers_between(next_row, piece.num_rows)
         next_row = int(numbers[-1]) + 1 if len(numbers) else next_row
@@ -130,7 +128,7 @@ class _Skipped:
         self._rows.append((row.number - 1, row.text[:200]))
         return "skip"
 
-    def numbers_between(self, first: int, count: int) -> NDArray[np.int64]:
+    def numbers_between(self, first: int, count: int) -> Ints:
         """The numbers of the ``count`` rows from ``first`` that are not skipped."""
         missing = [row for row, _ in list(self._rows)]
         numbers = np.arange(first, first + count + len(missing))
@@ -147,10 +145,10 @@ class _Skipped:
 
 def _usable(
     columns: Mapping[str, pa.Array],
-    lines: NDArray[np.int64],
+    lines: Ints,
     reasons: Mapping[str, str],
     bad: BadRows,
-    empty: list[NDArray[np.int64]],
+    empty: list[Ints],
 ) -> Rows:
     """Drop rows that hold nothing, whose lines go into ``empty``, and rows in which an
     id or time matches a pattern of ``reasons``.
@@ -174,7 +172,7 @@ def _usable(
     return Rows({role: column.filter(keep) for role, column in columns.items()}, lines[~drop])
 
 
-def _add_what_is_not_blank(log: RawLog, lines: NDArray[np.int64]) -> None:
+def _add_what_is_not_blank(log: RawLog, lines: Ints) -> None:
     """Count those of these lines that are not blank, but hold no user, item and time;
     it takes another pass through the file.
     """

@@ -1,7 +1,5 @@
 """Logs in Parquet files."""
 
-from __future__ import annotations
-
 import io
 import shutil
 import tempfile

@@ -2,8 +2,6 @@
 that is never closed takes in.
 """
 
-from __future__ import annotations
-
 import io
 import re
 from bisect import bisect_left
@@ -13,6 +11,8 @@ from typing import IO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from lastitem.arrays import Bools, Ints
 
 _SAMPLED_LINES = 100  # among which a first row is looked for
 
@@ -62,7 +62,7 @@ class QuotesFollowed(io.RawIOBase):
         self._open: _Value | None = None
         self._begun: bytes | None = None
         # pyarrow reads ahead in a thread of its own.
-        self._new_breaks: deque[NDArray[np.int64]] = deque()
+        self._new_breaks: deque[Ints] = deque()
         self._breaks, self._forgotten = np.zeros(0, dtype=np.int64), 0
         self.has_quotes = False
         self.lost: list[tuple[int, str, int]] = []
@@ -96,7 +96,7 @@ class QuotesFollowed(io.RawIOBase):
             self._open = None
         return block
 
-    def lines(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def lines(self, rows: Ints) -> Ints:
         """The line each row (from 0) begins in."""
         while self._new_breaks:
             self._breaks = np.concatenate([self._breaks, self._new_breaks.popleft()])
@@ -154,7 +154,7 @@ class QuotesFollowed(io.RawIOBase):
         self._row += int(np.count_nonzero(~inside))
         self._line += len(breaks)
 
-    def _is_regular(self, codes: NDArray[np.uint8], quotes: NDArray[np.int64]) -> bool:
+    def _is_regular(self, codes: NDArray[np.uint8], quotes: Ints) -> bool:
         """Whether every quote stands beside a separator, an end of a line or another
         quote: before it if it opens, behind it if it closes.
         """
@@ -169,7 +169,7 @@ class QuotesFollowed(io.RawIOBase):
         span: tuple[int, int],
         text: bytes,
         start: int,
-        breaks: NDArray[np.int64],
+        breaks: Ints,
         rows: list[int],
     ) -> _Value:
         """What is known of the value at ``span`` of the text, with what earlier blocks
@@ -189,9 +189,7 @@ class QuotesFollowed(io.RawIOBase):
         beginning = text[row : row + 200].decode("utf-8", "ignore")
         return _Value(self._line + first, beginning, last - first, has_row)
 
-    def _rows_inside(
-        self, text: bytes, start: int, breaks: NDArray[np.int64], inside: NDArray[np.bool_]
-    ) -> list[int]:
+    def _rows_inside(self, text: bytes, start: int, breaks: Ints, inside: Bools) -> list[int]:
         """Where in ``text`` lines that look like rows begin inside of values."""
         if self._like_a_row is None or not len(breaks):
             return []

@@ -5,8 +5,6 @@ as a member of a zip archive. Nothing in a file is ever evaluated. Ids stay the 
 that stands in the file.
 """
 
-from __future__ import annotations
-
 import gzip
 import lzma
 import zipfile

@@ -1,7 +1,5 @@
 """One record per line: JSON objects, or dictionaries of Python literals."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -2,17 +2,15 @@
 is known of the unusable ones.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
+
+from lastitem.arrays import Ints
 
 QUOTED_EXAMPLES = 5
 
@@ -59,7 +57,7 @@ class Rows:
     """
 
     columns: dict[str, pa.Array]
-    lines: range | NDArray[np.int64]
+    lines: range | Ints
     done: int = 0
 
 

@@ -1,7 +1,5 @@
 """What a file is packed in, and of which format its content is."""
 
-from __future__ import annotations
-
 import codecs
 import gzip
 import io
