@@ -34,10 +34,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 from lastitem.data.padding import pad
 from lastitem.data.sequences import HeldOut
 from lastitem.evaluation.decomposition import decompose, mixing_ratios, newest_maps
+from lastitem.evaluation.probing import BlockTrace, probing
 from lastitem.evaluation.ranking import rank
 from lastitem.evaluation.rescaling import rank_scaled
 from lastitem.evaluation.shuffling import reorder
-from lastitem.models.attention import BlockTrace
 from lastitem.models.interface import SequenceModel
 from lastitem.models.registry import build
 
@@ -119,9 +119,10 @@ def seconds(work: Callable[[], object], repeats: int = 1) -> float:
 
 def traces_of(batch: int) -> list[BlockTrace]:
     """What both blocks did for a batch."""
-    model, cases, traces = model_of(1000), cases_of(batch, 1000), []
+    model, cases = model_of(1000), cases_of(batch, 1000)
     items, length = pad(cases, np.arange(batch), LENGTH)
-    model.encode(items, length, trace=traces)
+    with probing(model, query="every") as traces:
+        model.encode(items, length)
     return traces
 
 

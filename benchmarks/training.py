@@ -46,9 +46,10 @@ from lastitem.models import dropout as dropouts
 from lastitem.models.bert4rec import BERT4Rec
 from lastitem.models.interface import SequenceModel
 from lastitem.models.registry import build
+from lastitem.study.settings import TrainingSettings, schema_of
 from lastitem.training import losses
 from lastitem.training.batches import make_batch
-from lastitem.training.loop import TrainingSettings, update
+from lastitem.training.step import update
 
 BATCH, LENGTH = 256, 200
 SIZES = {"hidden_size": 64, "maximum_length": LENGTH}
@@ -309,7 +310,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         default="cpu",
         help="cpu or cuda (default: cpu); on a GPU also bfloat16 and the compiled encoder",
     )
-    parser.add_argument("--large-catalogue", choices=losses.LOSSES, help=argparse.SUPPRESS)
+    known = schema_of(TrainingSettings)["loss"]["enum"]
+    parser.add_argument("--large-catalogue", choices=known, help=argparse.SUPPRESS)
     arguments = parser.parse_args(argv)
     torch.set_num_threads(arguments.threads)
     if arguments.large_catalogue:

@@ -5,6 +5,8 @@ every model and loss), SIGKILL at no chosen moment of a real process, and SIGKIL
 middle of writing a file.
 """
 
+import hashlib
+import io
 import json
 import os
 import pickle
@@ -13,22 +15,20 @@ import shutil
 import signal
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
-import safetensors
-import safetensors.torch
 import torch
 
 import train as script
 from lastitem.errors import InputError
 from lastitem.models.registry import build
-from lastitem.training import checkpoints
+from lastitem.study.settings import TrainingSettings, schema_of
 from lastitem.training import loop as training
-from lastitem.training.checkpoints import Checkpoint, key_of
-from lastitem.training.loop import TrainingSettings, train
-from lastitem.training.losses import LOSSES
+from lastitem.training.checkpoints import Checkpoint, key_of, random_states, set_random_states
+from lastitem.training.loop import train
 from tests.training.test_loop import (
     ITEMS,
     TRAINED,
@@ -43,7 +43,10 @@ from tests.training.test_loop import (
 
 SOURCE = Path(__file__).parents[2] / "src"
 OUTPUTS = ["curve.csv", "model.json", "model.safetensors"]
-STATE = "unfinished.safetensors"
+LOSSES = schema_of(TrainingSettings)["loss"]["enum"]
+STATE = "unfinished.pt"
+#: Bytes of the sha256 at the end of a state.
+SEAL = 32
 HISTORIES = [[*history, 3] for history in random_histories(12)]
 SIZES = {"hidden_size": 8, "maximum_length": 10, "dropout": 0.3}
 #: As a pipe sees it: without this variable Python keeps lines back that go into one.
@@ -62,9 +65,9 @@ def dying(epoch):
     """
 
     class Dying(Checkpoint):
-        def save(self, *arguments):
-            super().save(*arguments)
-            if arguments[-1]["done"]["epoch"] == epoch:
+        def save(self, content):
+            super().save(content)
+            if content["state"]["epoch"] == epoch:
                 raise Killed
 
     return Dying
@@ -86,9 +89,19 @@ def raw(tensors):
 
 
 def read_state(path):
-    """(tensors, values) of a state; fails if it is not a whole one."""
-    with safetensors.safe_open(path, "pt") as file:
-        return safetensors.torch.load_file(path), json.loads(file.metadata()["values"])
+    """What a state holds; fails if it is not a whole one."""
+    content = path.read_bytes()
+    assert content == sealed(content[:-SEAL])
+    return torch.load(io.BytesIO(content[:-SEAL]), weights_only=True)
+
+
+def plain(held):
+    """The same with the bytes of each tensor in its place, to be compared."""
+    if isinstance(held, torch.Tensor):
+        return raw({"": held})
+    if isinstance(held, dict):
+        return {name: plain(part) for name, part in held.items()}
+    return [plain(part) for part in held] if isinstance(held, (list, tuple)) else held
 
 
 # Every model and loss
@@ -110,13 +123,13 @@ def test_stopped_after_each_epoch_everything_ends_the_same(tmp_path, architectur
     )
     settings = TrainingSettings(
         loss=loss,
-        negatives=3,
+        num_negatives=3,
         batch_size=4,
         round_updates=3,
         maximum_epochs=5,
         learning_rate=0.01,
         length_groups=2,
-        weight_average=0.9 if loss == "softmax" else 0.0,
+        ema_decay=0.9 if loss == "softmax" else 0.0,
     )
     ends = []
     for name, stops in (("whole", [None]), ("stopped", [1, 2, 3, 4, None])):
@@ -137,12 +150,11 @@ def test_stopped_after_each_epoch_everything_ends_the_same(tmp_path, architectur
                 )
             except Killed:
                 assert stop
-        tensors, values = read_state(tmp_path / name)
+        held = read_state(tmp_path / name)
         # Times are what differs: the sum, and one for each round, which only grows.
-        values["done"].pop("seconds")
-        times = values.pop("seconds")
-        assert len(times) == len(curve) and times == sorted(times)
-        ends.append((raw(model.state_dict()), curve, lines, raw(tensors), values))
+        times = [*held["state"].pop("reached"), held["state"].pop("seconds")]
+        assert len(times) == len(curve) + 1 and times == sorted(times)
+        ends.append((raw(model.state_dict()), curve, lines, plain(held)))
         assert said == [
             f"goes on after epoch {stop}, from {tmp_path / name}" for stop in stops[:-1]
         ]
@@ -150,6 +162,11 @@ def test_stopped_after_each_epoch_everything_ends_the_same(tmp_path, architectur
         [1, 2, 3, 4, 5] if architecture == "bsarec" else [2, 4, 5]
     )
     assert ends[0] == ends[1]
+    held = ends[0][3]
+    moments = {"step", "exp_avg", "exp_avg_sq"} | ({"average"} if loss == "softmax" else set())
+    assert all({*of_one} == moments for of_one in held["optimizer"]["state"].values())
+    assert held["weights"].keys() == held["state"]["best_weights"].keys() == ends[0][0].keys()
+    assert held["random"].keys() == {"batches", "cpu"}
 
 
 def test_a_state_of_the_last_epoch_trains_no_more(tmp_path, monkeypatch):
@@ -244,7 +261,7 @@ def unbroken(tmp_path_factory):
         patch.setattr(script, "Checkpoint", dying(2))
         script.main(arguments_of(folder / "killed"))
     assert not [name for name in OUTPUTS if (folder / "killed" / name).exists()]
-    assert read_state(folder / "killed" / STATE)[1]["done"]["epoch"] == 2
+    assert read_state(folder / "killed" / STATE)["state"]["epoch"] == 2
     return left, folder / "killed"
 
 
@@ -274,7 +291,11 @@ def test_a_process_killed_at_three_moments_ends_in_the_same_files(tmp_path):
     """SIGKILL as soon as a drawn epoch is printed, which is somewhere in the next ones;
     DuoRec with negatives draws the most.
     """
-    changed = {"architecture": "duorec", "epochs": 40, "training": {"loss": "gbce", "negatives": 3}}
+    changed = {
+        "architecture": "duorec",
+        "epochs": 40,
+        "training": {"loss": "gbce", "num_negatives": 3},
+    }
     expected = whole(tmp_path / "whole", **changed)
     folder = tmp_path / "killed"
     folder.mkdir()
@@ -299,7 +320,7 @@ def test_a_process_killed_at_three_moments_ends_in_the_same_files(tmp_path):
         assert process.wait() == (-signal.SIGKILL if epoch else 0), "".join(read)
         assert said == reached
         if epoch:
-            reached = read_state(folder / STATE)[1]["done"]["epoch"]
+            reached = read_state(folder / STATE)["state"]["epoch"]
             assert reached >= epoch
             assert not [name for name in OUTPUTS if (folder / name).exists()]
     assert outputs(folder) == expected
@@ -331,9 +352,9 @@ def test_killed_while_a_file_is_written(killed, expected, capsys, call, epoch, h
     assert process.returncode == -signal.SIGKILL, output
     assert "goes on after epoch 2" in output, "the same key in another process"
     assert [path.name for path in killed.glob(".*")] == [
-        f".{half}.{process.pid}.partial.safetensors"
+        f".{half}.{process.pid}.partial{Path(half).suffix}"
     ]
-    assert read_state(killed / STATE)[1]["done"]["epoch"] == epoch
+    assert read_state(killed / STATE)["state"]["epoch"] == epoch
     capsys.readouterr()
     script.main(arguments_of(killed))
     assert re.findall(r"goes on after epoch (\d+)", capsys.readouterr().out) == [str(epoch)]
@@ -364,26 +385,89 @@ def test_a_state_that_cannot_be_written_leaves_the_one_before(
     assert outputs(disk) == expected
 
 
-def rewritten(change, sealed=True):
-    """Damage a state inside: ``change`` gets its tensors and metadata; the file is a
-    sound one of its format, ``sealed`` anew or not.
+def sealed(content):
+    """Bytes with their sha256 behind them, as a state is written."""
+    return content + hashlib.sha256(content).digest()
+
+
+def rewritten(change):
+    """Damage a state inside: ``change`` gets what it holds; the file is a sound one of
+    its format, sealed anew.
     """
 
     def damage(content):
-        tensors = safetensors.torch.load(content)
-        metadata = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])[
-            "__metadata__"
-        ]
-        change(tensors, metadata)
-        if sealed:
-            metadata["digest"] = checkpoints._digest(tensors, metadata.get("values", ""))
-        return safetensors.torch.save(tensors, metadata)
+        held = torch.load(io.BytesIO(content[:-SEAL]), weights_only=True)
+        change(held)
+        written = io.BytesIO()
+        torch.save(held, written)
+        return sealed(written.getvalue())
 
     return damage
 
 
-def flipped(content, place):
-    return content[:place] + bytes([content[place] ^ 16]) + content[place + 1 :]
+def part_of(content, name):
+    """Where a part of the archive lies in a state: (first byte, behind the last)."""
+    with zipfile.ZipFile(io.BytesIO(content[:-SEAL])) as archive:
+        (part,) = (each for each in archive.infolist() if each.filename.endswith(name))
+    # Behind the name and the extra field that stand in front of the part itself.
+    lengths = content[part.header_offset + 26 : part.header_offset + 30]
+    first = part.header_offset + 30 + sum(np.frombuffer(lengths, dtype="<u2").tolist())
+    return first, first + part.file_size
+
+
+def in_the_pickle(old, new):
+    """Put other bytes of the same number for the only such ones among the values."""
+
+    def damage(content):
+        first, last = part_of(content, "data.pkl")
+        assert len(old) == len(new) and content[first:last].count(old) == 1
+        return content[:first] + content[first:last].replace(old, new) + content[last:]
+
+    return damage
+
+
+def random_states_of_zeros(content):
+    """The bytes of the generator of torch, which are among the longest."""
+    held = torch.load(io.BytesIO(content[:-SEAL]), weights_only=True)
+    state = held["random"]["cpu"].numpy().tobytes()
+    assert content.count(state) == 1
+    return content.replace(state, bytes(len(state)))
+
+
+def flipped(content, place, bit=4):
+    return content[:place] + bytes([content[place] ^ 1 << bit]) + content[place + 1 :]
+
+
+def made_a_folder(content):
+    """A bit of the directory at the end says that a part is a folder; torch then reads
+    whatever lies in memory in its place, and no checksum of the archive tells.
+    """
+    name = content.rindex(b"archive/data/0")
+    attributes = name - 46 + 38
+    assert content[name - 46 : name - 42] == b"PK\1\2" and content[attributes] == 0
+    return flipped(content, attributes)
+
+
+def pickle_cut(content):
+    """The pickle of the archive without its end, everything else as it was."""
+    written = io.BytesIO()
+    with (
+        zipfile.ZipFile(io.BytesIO(content[:-SEAL])) as archive,
+        zipfile.ZipFile(written, "w") as cut,
+    ):
+        for part in archive.infolist():
+            whole = archive.read(part)
+            cut.writestr(part.filename, whole[:-5] if part.filename.endswith("pkl") else whole)
+    return sealed(written.getvalue())
+
+
+def wider(held, *path):
+    """Put a tensor with one row more in the place of another."""
+    *outer, last = path
+    for name in outer:
+        held = held[name]
+    old = held[last]
+    held[last] = torch.zeros(old.shape[0] + 1, *old.shape[1:], dtype=old.dtype)
 
 
 DAMAGES = {
@@ -393,63 +477,55 @@ DAMAGES = {
     "cut in half": lambda content: content[: len(content) // 2],
     "one byte short": lambda content: content[:-1],
     "one byte more": lambda content: content + b"\0",
+    "without its seal": lambda content: content[:-SEAL],
     "zeros": lambda content: bytes(len(content)),
     "a header without end": lambda content: (2**62).to_bytes(8, "little") + content[8:],
     "text": lambda content: b"not a state\n" * 50,
+    "text that is sealed": lambda content: sealed(b"not a state\n" * 50),
+    "nothing that is sealed": lambda content: sealed(b""),
     "a bit flipped in the middle": lambda content: flipped(content, len(content) // 2),
-    "a bit flipped near the end": lambda content: flipped(content, len(content) - 9),
-    "another epoch": rewritten(
-        lambda tensors, metadata: metadata.update(values=metadata["values"].replace("2", "1")),
-        sealed=False,
-    ),
-    "random states of zeros": rewritten(
-        lambda tensors, metadata: tensors["random.cpu"].zero_(), sealed=False
-    ),
+    "a bit flipped near the end": lambda content: flipped(content, len(content) - SEAL - 9),
+    "a bit flipped in the seal": lambda content: flipped(content, len(content) - 9),
+    "a part made a folder": made_a_folder,
+    "another epoch": in_the_pickle(b"X\x05\0\0\0epochq\x17K\x02", b"X\x05\0\0\0epochq\x17K\x01"),
+    "random states of zeros": random_states_of_zeros,
     "pickle": lambda content: pickle.dumps({"model": [1, 2, 3]}),
-    "no values": rewritten(lambda tensors, metadata: metadata.pop("values")),
-    "values cut": rewritten(
-        lambda tensors, metadata: metadata.update(values=metadata["values"][:-5])
-    ),
-    "no weights": rewritten(
-        lambda tensors, metadata: [
-            tensors.pop(name) for name in list(tensors) if name.startswith("model.")
-        ]
-    ),
-    "a weight missing": rewritten(lambda tensors, metadata: tensors.pop("model.position.weight")),
+    "pickle that is sealed": lambda content: sealed(pickle.dumps({"model": [1, 2, 3]})),
+    "no values": rewritten(lambda held: held.pop("state")),
+    "values cut": pickle_cut,
+    "no key": rewritten(lambda held: held.pop("key")),
+    "no weights": rewritten(lambda held: held["weights"].clear()),
+    "no weights at all": rewritten(lambda held: held.pop("weights")),
+    "a weight missing": rewritten(lambda held: held["weights"].pop("position.weight")),
     "a best weight missing": rewritten(
-        lambda tensors, metadata: tensors.pop("best.position.weight")
+        lambda held: held["state"]["best_weights"].pop("position.weight")
     ),
-    "a weight too many": rewritten(
-        lambda tensors, metadata: tensors.update({"model.more": torch.zeros(2)})
-    ),
-    "a longer table": rewritten(
-        lambda tensors, metadata: tensors.update({"model.position.weight": torch.zeros(11, 8)})
-    ),
-    "a wider best table": rewritten(
-        lambda tensors, metadata: tensors.update({"best.position.weight": torch.zeros(10, 9)})
+    "a weight too many": rewritten(lambda held: held["weights"].update(more=torch.zeros(2))),
+    "a longer table": rewritten(lambda held: wider(held, "weights", "position.weight")),
+    "a longer best table": rewritten(
+        lambda held: wider(held, "state", "best_weights", "position.weight")
     ),
     "another type": rewritten(
-        lambda tensors, metadata: tensors.update(
-            {"best.position.weight": torch.zeros(10, 8).double()}
+        lambda held: held["state"]["best_weights"].update(
+            {"position.weight": torch.zeros(10, 8).double()}
         )
     ),
+    "a number for a weight": rewritten(lambda held: held["weights"].update({"position.weight": 1})),
     "a moment of another shape": rewritten(
-        lambda tensors, metadata: tensors.update({"optimizer.1.exp_avg": torch.zeros(11, 8)})
+        lambda held: wider(held, "optimizer", "state", 1, "exp_avg")
     ),
     "a step for each": rewritten(
-        lambda tensors, metadata: tensors.update({"optimizer.1.step": torch.zeros(3)})
+        lambda held: held["optimizer"]["state"][1].update(step=torch.zeros(3))
     ),
     "a moment of no parameter": rewritten(
-        lambda tensors, metadata: tensors.update({"optimizer.99.exp_avg": torch.zeros(2)})
+        lambda held: held["optimizer"]["state"].update({99: {"exp_avg": torch.zeros(2)}})
     ),
     "a moment without a name": rewritten(
-        lambda tensors, metadata: tensors.update({"optimizer.x": torch.zeros(2)})
+        lambda held: held["optimizer"]["state"].update(x=torch.zeros(2))
     ),
-    "no random state": rewritten(lambda tensors, metadata: tensors.pop("random.cpu")),
+    "no random state": rewritten(lambda held: held["random"].pop("cpu")),
     "half a random state": rewritten(
-        lambda tensors, metadata: tensors.update(
-            {"random.batches": tensors["random.batches"][:9].clone()}
-        )
+        lambda held: held["random"].update(batches=held["random"]["batches"][:9].clone())
     ),
 }
 
@@ -460,9 +536,10 @@ def test_nothing_of_a_damaged_state_is_used(killed, damage):
     weights, moments and random states stay.
     """
     path, said = killed / STATE, []
-    with safetensors.safe_open(path, "pt") as file:
-        key = file.metadata()["key"]
-    path.write_bytes(DAMAGES[damage](path.read_bytes()))
+    key = read_state(path)["key"]
+    before_damage = path.read_bytes()
+    path.write_bytes(DAMAGES[damage](before_damage))
+    assert path.read_bytes() != before_damage
     model, generator = tiny(seed=9), torch.Generator().manual_seed(9)
     optimizer = torch.optim.Adam(model.parameters(), fused=True)
 
@@ -479,9 +556,32 @@ def test_nothing_of_a_damaged_state_is_used(killed, damage):
         )
 
     before = everything()
-    assert Checkpoint(path, key, said.append).load(model, optimizer, generator) is None
+    state = training._resumed(Checkpoint(path, key, said.append), model, optimizer, generator)
+    assert (state.epoch, state.labels, state.seconds, state.curve, state.reached) == (
+        0,
+        0,
+        0,
+        [],
+        [],
+    )
+    assert raw(state.best_weights) == raw(model.state_dict())
     assert said == [f"{path} is damaged: starts anew"]
     assert everything() == before
+
+
+def test_a_bit_that_flips_anywhere_is_noticed(killed):
+    """One of every sixteenth byte, and all eight of the last hundred bytes."""
+    path, said = killed / STATE, []
+    content, key = path.read_bytes(), read_state(path)["key"]
+    bits = np.random.default_rng(0).integers(8, size=len(content)).tolist()
+    places = [(place, bits[place]) for place in range(0, len(content), 16)]
+    places += [(len(content) - back, bit) for back in range(1, 101) for bit in range(8)]
+    for place, bit in places:
+        path.write_bytes(flipped(content, place, bit))
+        assert Checkpoint(path, key, said.append).load(lambda found: True) is None, (place, bit)
+    assert said == [f"{path} is damaged: starts anew"] * len(places)
+    path.write_bytes(content)
+    assert Checkpoint(path, key, said.append).load(lambda found: True)["state"]["epoch"] == 2
 
 
 @pytest.mark.parametrize("damage", ["cut in half", "a longer table"])
@@ -500,9 +600,7 @@ def test_what_goes_on_says_so(killed, expected, capsys):
     """The rounds that are done, that it goes on, and the others, a line each; and
     rewriting itself is no damage.
     """
-    (killed / STATE).write_bytes(
-        rewritten(lambda tensors, metadata: None)((killed / STATE).read_bytes())
-    )
+    (killed / STATE).write_bytes(rewritten(lambda held: None)((killed / STATE).read_bytes()))
     script.main(arguments_of(killed))
     lines = capsys.readouterr().out.splitlines()
     assert lines.pop(2) == f"[d loo sasrec seed=4] goes on after epoch 2, from {killed / STATE}"
@@ -518,7 +616,7 @@ OTHER_SETTINGS = [
     {"settings": json.dumps({**SIZES, "blocks": 1, "hidden_size": 16})},
     {"settings": json.dumps({**SIZES, "blocks": 1, "dropout": 0.1})},
     {"training": {"learning_rate": 0.01}},
-    {"training": {"loss": "sampled_softmax", "negatives": 3}},
+    {"training": {"loss": "sampled_softmax", "num_negatives": 3}},
     {"training": {"length_groups": 3}},
     {"epochs": 6},
     {"filter-seen": "false"},
@@ -605,13 +703,14 @@ def test_the_last_good_state_is_kept(killed, expected, monkeypatch):
         == "the training loss is nan at update 2 of epoch 4: lower learning_rate (now 0.001); "
         f"the state after epoch 3 is kept in {killed / STATE}"
     )
-    tensors, values = read_state(killed / STATE)
-    assert values["done"]["epoch"] == 3
-    assert all(
-        bool(torch.isfinite(tensor).all())
-        for tensor in tensors.values()
-        if tensor.is_floating_point()
-    )
+    held = read_state(killed / STATE)
+    assert held["state"]["epoch"] == 3
+    for tensors in (
+        held["weights"],
+        held["state"]["best_weights"],
+        *held["optimizer"]["state"].values(),
+    ):
+        assert all(bool(torch.isfinite(tensor).all()) for tensor in tensors.values())
     assert not [name for name in OUTPUTS if (killed / name).exists()]
     script.main(arguments_of(killed))
     assert outputs(killed) == expected
@@ -685,8 +784,8 @@ def test_the_random_state_is_that_of_the_gpu_that_trains(monkeypatch):
         torch.cuda, "set_rng_state", lambda state, device: kept.update({device.index: int(state)})
     )
     generator, place = torch.Generator(), torch.device("cuda:1")
-    checkpoints._set_random_states(generator, checkpoints._random_states(generator, place), place)
+    set_random_states(random_states(generator, place), generator, place)
     assert kept == {1: 1}
-    assert "cuda" not in checkpoints._random_states(generator, torch.device("cpu")), (
+    assert "cuda" not in random_states(generator, torch.device("cpu")), (
         "a state of the CPU does not ask for a GPU"
     )

@@ -316,6 +316,28 @@ def test_the_best_round_is_the_one_returned():
     assert not model.training
 
 
+@pytest.mark.parametrize("architecture", TRAINED)
+def test_each_update_reaches_the_scores(architecture):
+    """What a model keeps of its item vectors for a ranking is made anew after every
+    update, though the fused optimizer does not count its changes.
+    """
+    sequences, model = sequences_of(random_histories(40)), small(architecture)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01, fused=True)
+    generator = torch.Generator().manual_seed(3)
+    items, length = torch.tensor([[3, 1, 4], [1, 5, 0]]), torch.tensor([3, 2])
+    before = None
+    for _ in range(3):
+        model.train()
+        update(model, optimizer, sequences, np.arange(20), TrainingSettings(), generator, "cpu")
+        model.eval()
+        with torch.inference_mode():
+            found = model.scores(items, length)
+            expected = model.read(items, length)[0] @ model.item_vectors().T
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
+        assert before is None or not torch.allclose(found, before, rtol=0, atol=1e-4)
+        before = found
+
+
 def test_the_average_of_the_weights_by_hand():
     """After each update the average moves by 1 − min(decay, n / (n + 9)) of the way to
     the weight.

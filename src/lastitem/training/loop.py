@@ -7,6 +7,7 @@ import copy
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -248,13 +249,32 @@ def _resumed(
     """The state that a checkpoint holds, with everything else put back in place; a new
     one if it holds none.
     """
-    found = checkpoint.load()
+    parameters = list(model.parameters())
+    device = parameters[0].device
+
+    def fits(found: dict[str, Any]) -> bool:
+        weights, best = found["weights"], found["state"]["best_weights"]
+        return (
+            _shapes(weights) == _shapes(best) == _shapes(model.state_dict())
+            and _shapes(found["random"]) == _shapes(random_states(generator, device))
+            and all(
+                moment.shape == (() if name == "step" else parameters[place].shape)
+                for place, moments in found["optimizer"]["state"].items()
+                for name, moment in moments.items()
+            )
+        )
+
+    found = checkpoint.load(fits)
     if found is None:
         return State(copy.deepcopy(model.state_dict()))
     model.load_state_dict(found["weights"])
     optimizer.load_state_dict(found["optimizer"])
-    set_random_states(found["random"], generator, next(model.parameters()).device)
+    set_random_states(found["random"], generator, device)
     curve = [Round(**line) for line in found["state"].pop("curve")]
     state = State(curve=curve, **found["state"])
     checkpoint.say(f"goes on after epoch {state.epoch}, from {checkpoint.path}")
     return state
+
+
+def _shapes(tensors: dict[str, Tensor]) -> dict[str, tuple[torch.dtype, torch.Size]]:
+    return {name: (tensor.dtype, tensor.shape) for name, tensor in tensors.items()}

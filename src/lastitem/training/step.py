@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd.graph import increment_version
 from torch.optim import Optimizer
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
@@ -54,6 +55,9 @@ def update(
             loss = loss + auxiliary
         loss.backward()
     optimizer.step()
+    # Fused optimizers do not count their changes, by which a model knows that what it
+    # keeps of its item vectors is old (SequenceModel.score).
+    increment_version(list(model.parameters()))
     return loss.item() * labels, labels
 
 
