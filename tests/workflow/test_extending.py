@@ -85,9 +85,7 @@ def test_the_page_can_be_followed(project: Path):
     planned = snakemake(project, "-n", "all", *STUDY, configfile=None)
     assert planned_rules(planned.stdout).get("train") == 2, planned.stdout[-4000:]
     # Six bars of the default study are gone: the tiny one names its models anew.
-    done = snakemake(
-        project, "all", "results/history.pdf", "--cores", "2", *STUDY, configfile=None
-    )
+    done = snakemake(project, "all", "results/history.pdf", "--cores", "2", *STUDY, configfile=None)
     assert done.returncode == 0, done.stdout[-4000:]
 
     effects = pd.read_csv(project / "results/fig1.csv").query("measure == 'change_percent'")

@@ -193,6 +193,8 @@ def train(
     state = _resumed(checkpoint, model, optimizer, generator)
     for count, seconds in enumerate(state.reached, 1):
         report(state.curve[:count], seconds)
+    if state.epoch:
+        checkpoint.say(f"goes on after epoch {state.epoch}, from {checkpoint.path}")
 
     while not state.is_over(settings):
         start = time.monotonic()
@@ -271,9 +273,7 @@ def _resumed(
     optimizer.load_state_dict(found["optimizer"])
     set_random_states(found["random"], generator, device)
     curve = [Round(**line) for line in found["state"].pop("curve")]
-    state = State(curve=curve, **found["state"])
-    checkpoint.say(f"goes on after epoch {state.epoch}, from {checkpoint.path}")
-    return state
+    return State(curve=curve, **found["state"])
 
 
 def _shapes(tensors: dict[str, Tensor]) -> dict[str, tuple[torch.dtype, torch.Size]]:
