@@ -1,5 +1,6 @@
-# From a raw interaction log to tables and figures. The stages, in order: data, train, diagnose, report.
-# What is studied stands in config.yaml, where logs come from in config/datasets.yaml.
+# From a raw interaction log to tables and figures. The stages, in order: data, train,
+# diagnose, report. What is studied stands in config.yaml, where logs come from in
+# config/datasets.yaml.
 from snakemake.utils import min_version
 
 min_version("9.0")
@@ -26,8 +27,8 @@ onerror:
 rule all:
     default_target: True
     input:
-        expand("results/{table}.{ending}", table=TABLES, ending=["csv", "md", "tex"]),
-        expand("results/{figure}.{ending}", figure=FIGURES, ending=["pdf", "png", "csv"]),
+        expand("results/{table}.{ending}", table=made(TABLES), ending=["csv", "md", "tex"]),
+        expand("results/{figure}.{ending}", figure=made(FIGURES), ending=["pdf", "png", "csv"]),
         runs("learning_curve.pdf"),
         runs("recommendations.parquet", config["models"] + config["baselines"]),
         runs("model.safetensors", config["models"] + config["baselines"]),

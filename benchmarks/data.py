@@ -65,8 +65,10 @@ def generate(path: Path, events: int, users: int, items: int, seed: int) -> None
 
 def run_lastitem(path: Path, clock: Callable[[str], None]) -> dict[str, Any]:
     """The project's way: ids are encoded while the file streams in."""
-    from lastitem.data.interactions import core_filter, read_interactions
-    from lastitem.data.readers.reading import BadRows, read_batches
+    from lastitem.data.core import core_filter
+    from lastitem.data.interactions import read_interactions
+    from lastitem.data.readers.reading import read_rows
+    from lastitem.data.readers.rows import BadRows
     from lastitem.data.splits import global_temporal_split, part_table, target_positions
 
     clock("start")
@@ -92,7 +94,7 @@ def run_lastitem(path: Path, clock: Callable[[str], None]) -> dict[str, Any]:
         )
     clock("split")
     # What of the reading is decoding the file, which pandas does apart from its steps.
-    for _ in read_batches(path, form, BadRows()):
+    for _ in read_rows(path, form, BadRows()):
         pass
     clock("decoding alone")
     return {

@@ -31,7 +31,8 @@ from memory import peak_mib
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from lastitem.data.sequences import HeldOut, pad
+from lastitem.data.padding import pad
+from lastitem.data.sequences import HeldOut
 from lastitem.evaluation.decomposition import decompose, mixing_ratios, newest_maps
 from lastitem.evaluation.ranking import rank
 from lastitem.evaluation.rescaling import rank_scaled

@@ -2,8 +2,6 @@
 has no part in it.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Sequence

@@ -2,22 +2,13 @@
 read, dropped and kept.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from lastitem.data.interactions import (
-    TIE_ORDERS,
-    core_filter,
-    describe,
-    raw_counts,
-    read_interactions,
-    statistics,
-    write_core,
-)
+from lastitem.data.core import TIE_ORDERS, core_filter, describe, statistics, write_core
+from lastitem.data.interactions import raw_counts, read_interactions
 from lastitem.errors import InputError, run
 from lastitem.files import read_json, write_json
 
@@ -25,11 +16,16 @@ from lastitem.files import read_json, write_json
 def main(argv: Sequence[str] | None = None) -> None:
     """Parse arguments, read, filter, write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--dataset", required=True, help="name for messages and tables")
-    parser.add_argument("--log", required=True, help="the raw log as it was downloaded")
-    parser.add_argument(
-        "--provenance", required=True, help="JSON written by download.py; names the source"
-    )
+    for name, text in (
+        ("dataset", "name for messages and tables"),
+        ("log", "the raw log as it was downloaded"),
+        ("provenance", "JSON written by download.py; names the source"),
+        ("interactions", "output: user, item, timestamp (Parquet)"),
+        ("users", "output: user code → original id (Parquet)"),
+        ("items", "output: item code → original id (Parquet)"),
+        ("statistics", "output: counts and the row of Table 1 (JSON)"),
+    ):
+        parser.add_argument(f"--{name}", required=True, help=text)
     parser.add_argument(
         "--sources",
         required=True,
@@ -41,24 +37,15 @@ def main(argv: Sequence[str] | None = None) -> None:
         "--ties", required=True, choices=TIE_ORDERS, help="order of a user's events with equal time"
     )
     parser.add_argument("--seed", type=int, default=0, help="of --ties random")
-    parser.add_argument(
-        "--interactions", required=True, help="output: user, item, timestamp (Parquet)"
-    )
-    parser.add_argument("--users", required=True, help="output: user code → original id (Parquet)")
-    parser.add_argument("--items", required=True, help="output: item code → original id (Parquet)")
-    parser.add_argument(
-        "--statistics", required=True, help="output: counts and the row of Table 1 (JSON)"
-    )
     arguments = parser.parse_args(argv)
 
     provenance = read_json(arguments.provenance)
     source = provenance["source"]
     where = f"{arguments.dataset}, source {source!r} ({provenance['address']})"
     if source not in arguments.sources:
-        found = ", ".join(arguments.sources)
         raise InputError(
-            f"{where}: the config has no such source any more; found: {found}. Delete"
-            f" {arguments.log} to have it fetched anew"
+            f"{where}: the config has no such source any more; found:"
+            f" {', '.join(arguments.sources)}. Delete {arguments.log} to have it fetched anew"
         )
     try:
         log = read_interactions(arguments.log, arguments.sources[source]["form"])

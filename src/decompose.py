@@ -2,8 +2,6 @@
 AttnResLN, and maps of the newest positions.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 

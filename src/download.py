@@ -2,8 +2,6 @@
 from.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

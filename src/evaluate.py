@@ -2,8 +2,6 @@
 ranks of the user's own last items.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 
@@ -21,8 +19,8 @@ from lastitem.models.registry import load
 from lastitem.study.runs import write_run_table
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Parse arguments, rank, write ranks, recommendations and coverage."""
+def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The options of this script."""
     parser = argparse.ArgumentParser(description=__doc__)
     add_trained_model(parser)
     add_seen_filter(parser)
@@ -39,7 +37,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--recommendation-length", required=True, type=int, help="items recommended for each case"
     )
-    arguments = parser.parse_args(argv)
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Parse arguments, rank, write ranks, recommendations and coverage."""
+    arguments = parsed(argv)
 
     place = device.configure(arguments.device, arguments.threads)
     model = load(arguments.weights, arguments.description)[0].to(place)

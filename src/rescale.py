@@ -2,8 +2,6 @@
 shuffles, recovery and mixing for each λ.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 

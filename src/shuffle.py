@@ -2,8 +2,6 @@
 several times each.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 

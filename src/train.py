@@ -2,18 +2,16 @@
 best state kept.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import shutil
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 
-import pandas as pd
 import torch
+from pandas import DataFrame
 from tqdm import tqdm
 
 from lastitem import __version__, device
@@ -31,13 +29,14 @@ from lastitem.files import read_json, read_parquet, write_aside
 from lastitem.models.registry import build, save
 from lastitem.models.settings import import_path
 from lastitem.study.dependencies import files_of, imported_modules
+from lastitem.study.runs import Stamp, made_with, write_csv
 from lastitem.study.settings import TrainingSettings, checked
 from lastitem.training.checkpoints import Checkpoint, key_of
 from lastitem.training.loop import Round, epochs_left, train
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Parse arguments, train, write the model and its learning curve."""
+def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The options of this script."""
     parser = argparse.ArgumentParser(description=__doc__)
     add_run(parser)
     add_files(
@@ -45,6 +44,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         train="training part (Parquet)",
         validation="validation part (Parquet)",
         items="item map (Parquet); its length is the size of the catalogue",
+        study="hash of the settings behind this training, for the last columns of the curve",
         architecture="name of an architecture, or package.module:Class of your own",
         weights="output (safetensors)",
         description="output: architecture, settings, best validation step (JSON)",
@@ -65,7 +65,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     add_seen_filter(parser)
     add_device(parser)
-    arguments = parser.parse_args(argv)
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Parse arguments, train, write the model and its learning curve."""
+    arguments = parsed(argv)
 
     this = run_of(arguments)
     if arguments.choice:
@@ -115,11 +120,11 @@ def main(argv: Sequence[str] | None = None) -> None:
             report=reporter(settings, progress, say),
             checkpoint=checkpoint,
         )
-    with write_aside(arguments.curve) as aside:
-        columns = ["epoch", "updates", "loss", "validation_ndcg", "best"]
-        pd.DataFrame([asdict(line) for line in curve], columns=columns).to_csv(aside, index=False)
     description["best"] = next((asdict(line) for line in reversed(curve) if line.best), None)
     description["versions"] = {"lastitem": __version__, "torch": torch.__version__}
+    lines = DataFrame(curve, columns=[column.name for column in fields(Round)])
+    stamp = Stamp(arguments.study, [this.seed], [made_with("trained", description["versions"])])
+    write_csv(lines, arguments.curve, stamp, digits=None)
     save(model, description, arguments.weights, arguments.description)
     checkpoint.remove()
 

@@ -6,8 +6,6 @@ by hand. Whether somebody still works here is asked of the operating system: any
 Snakemake, or job of it, whose working directory this is.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import os

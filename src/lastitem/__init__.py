@@ -1,8 +1,9 @@
 """Measure how much a sequential recommender leans on the last item of a user's history.
 
-The modules follow the data: :mod:`~lastitem.data.interactions` (logs, core filter),
-:mod:`~lastitem.data.splits`, :mod:`~lastitem.data.sequences` (batches),
-:mod:`~lastitem.models`, :mod:`~lastitem.training.loop`,
+The modules follow the data: :mod:`~lastitem.data.interactions`,
+:mod:`~lastitem.data.core`, :mod:`~lastitem.data.splits`,
+:mod:`~lastitem.data.sequences`, :mod:`~lastitem.models`,
+:mod:`~lastitem.training.loop`,
 :mod:`~lastitem.evaluation.ranking` and the readings of a ranking:
 :mod:`~lastitem.evaluation.metrics`, :mod:`~lastitem.evaluation.shuffling`,
 :mod:`~lastitem.evaluation.decomposition`, :mod:`~lastitem.evaluation.rescaling`.

@@ -1,8 +1,7 @@
 """What several scripts ask for on their command line."""
 
-from __future__ import annotations
-
 import argparse
+import json
 import os
 
 from lastitem.study.runs import Run
@@ -75,3 +74,21 @@ def add_trained_model(parser: argparse.ArgumentParser) -> None:
         test="test part (Parquet)",
     )
     add_device(parser)
+
+
+def add_study(parser: argparse.ArgumentParser) -> None:
+    """Add what is told of the study to what makes a summary, table, figure or page:
+    --settings, --study and --studies.
+    """
+    parser.add_argument(
+        "--settings", type=json.loads, default={}, help="JSON: settings of the function"
+    )
+    parser.add_argument(
+        "--study", default="", help="hash of the settings that the output stands on"
+    )
+    parser.add_argument(
+        "--studies",
+        type=json.loads,
+        default={},
+        help="JSON: name → that of each file it is made of; one of another study is refused",
+    )

@@ -2,8 +2,6 @@
 and a clear word if the device is not there.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import tempfile

@@ -1,7 +1,5 @@
 """The one exception that means "the input is at fault", and how a script reports it."""
 
-from __future__ import annotations
-
 import fileinput
 import os
 import signal

@@ -2,8 +2,6 @@
 we wrote.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -2,8 +2,6 @@
 log stays readable.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 

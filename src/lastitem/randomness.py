@@ -5,8 +5,6 @@ Every key is a pure function of (seed, stream, user, ..., position), so results 
 change with the batch size, the order of users or the number of workers.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 

@@ -1,5 +1,5 @@
-"""What counts as an id, and which look alike; that codes follow the sorted ids is in
-test_interactions.py.
+"""What counts as an id, which look alike, and how they are numbered; that codes
+follow the sorted ids of a core is in test_core.py.
 """
 
 from __future__ import annotations
@@ -10,7 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lastitem.data.ids import as_ids, is_given, look_alikes, words_for_nothing
+from lastitem.data.ids import (
+    NumberEncoder,
+    TextEncoder,
+    as_ids,
+    is_given,
+    look_alikes,
+    words_for_nothing,
+)
 from lastitem.errors import InputError
 
 
@@ -61,3 +68,53 @@ def test_words_for_nothing_are_found():
     )
     assert words_for_nothing(ids).tolist() == [0, 1, 2, 3, 4, 8]
     assert words_for_nothing(pa.array([0, 1])).tolist() == []
+
+
+class TestEncoders:
+    @pytest.mark.parametrize("text", [True, False])
+    def test_many_distinct_ids_in_many_batches_keep_their_codes(self, monkeypatch, text):
+        """Texts are merged several times in between; later batches bring known ids
+        back.
+        """
+        monkeypatch.setattr("lastitem.data.ids.MERGED_AT", 2000)
+        generator = np.random.default_rng(6)
+        batches = [generator.integers(0, 15_000, 1000) for _ in range(60)]
+        encoder = TextEncoder() if text else NumberEncoder()
+        known = set()
+        for batch in batches:
+            encoder.add(pa.array(batch).cast(pa.string()) if text else pa.array(batch))
+            known.add(encoder._known if text else 0)
+        codes, ids = encoder.finish()
+        everything = np.concatenate(batches)
+        distinct = np.unique(everything)
+        assert len(known) >= (3 if text else 1)
+        assert ids.cast(pa.int64()).equals(pa.array(distinct))
+        assert (codes == np.searchsorted(distinct, everything)).all()
+        assert codes.dtype == np.int32
+
+    @pytest.mark.parametrize(
+        ("kind", "numbers"),
+        [
+            (pa.int8(), [-128, 127, 0, 5, 5]),
+            (pa.int64(), [7, -(2**62), 2**62, 7, 0]),
+            (pa.uint64(), [2**64 - 1, 2**63, 3, 2**64 - 1]),
+            (pa.uint64(), [2**63 + 5, 2**63 + 7, 2**63 + 5]),
+            (pa.int32(), [10, 9, 100, 9]),
+            (pa.int16(), [-3, -3]),
+        ],
+    )
+    def test_numbers_of_every_width_are_the_ids_they_are_as_text(self, kind, numbers):
+        """Narrow and wide ranges, negative numbers (which sort as text) and the ends of
+        each type, over two batches.
+        """
+        found = []
+        for encoder, column in (
+            (NumberEncoder(), pa.array(numbers, kind)),
+            (TextEncoder(), pa.array([str(number) for number in numbers])),
+        ):
+            encoder.add(column[:2])
+            encoder.add(column[2:])
+            codes, ids = encoder.finish()
+            found.append((codes.tolist(), ids.to_pylist()))
+        assert found[0] == found[1]
+        assert [found[0][1][code] for code in found[0][0]] == [str(number) for number in numbers]

@@ -1,8 +1,4 @@
-"""Global temporal split, leave-one-out, and the targets of held-out sequences.
-
-Cases of the fault catalogue: C1, C3, C5, C7, C11, C13. C9 is about ranking
-(test_ranking.py).
-"""
+"""Global temporal split, leave-one-out, and the targets of held-out sequences."""
 
 from __future__ import annotations
 
@@ -17,7 +13,8 @@ import pyarrow.parquet
 import pytest
 
 import split as split_script
-from lastitem.data.interactions import core_filter, read_interactions, write_core
+from lastitem.data.core import core_filter, write_core
+from lastitem.data.interactions import read_interactions
 from lastitem.data.splits import (
     TARGETS,
     Part,

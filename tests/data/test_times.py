@@ -1,9 +1,8 @@
 """Reading points in time: numbers of every unit, ISO text, patterns, typed columns, and
 times relative to a sequence's start.
 
-Python's datetime and fractions are the truth that the fast code is compared with. Cases
-of the fault catalogue that touch this code: A15, A17, A19 (times here; the order of
-events in test_interactions.py).
+Python's datetime and fractions are the truth that the fast code is compared with. What
+times do to the order of events is in test_core.py.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from lastitem.data.interactions import core_filter
+from lastitem.data.core import core_filter
 from lastitem.data.splits import global_temporal_split
 from lastitem.data.times import (
     NANOSECONDS,
@@ -302,6 +301,53 @@ class TestPatterns:
         assert read(["28.02.2001 10:00:00.123456789"], "%d.%m.%Y %H:%M:%S.%f") == [
             983354400_123456789
         ]
+
+    @pytest.mark.parametrize(
+        ("pattern", "text"),
+        [
+            ("%d.%m.%Y", "now"),
+            ("%d.%m.%Y", "today"),
+            ("%Y-%m-%d", "today"),
+            ("%Y-%m-%d %H:%M:%S", "2001-02-28 10:00:60"),
+            ("%d.%m.%Y %H:%M:%S", "28.02.2001 10:00:60"),
+            ("%d.%m.%Y %H:%M:%S.%f", "28.02.2001 10:00:00.1234567891"),
+            ("%d.%m.%Y %z", "28.02.2001 +02:00:30"),
+            ("%d.%m.%Y %Z", "28.02.2001 CET"),
+            ("%d.%m.%Y", "28.02.9999"),
+            ("%d.%m.%Y", "28.02.0000"),
+        ],
+    )
+    def test_what_a_library_would_make_a_time_of_is_not_read(self, pattern, text):
+        """Words for the present, leap seconds, digits finer than a nanosecond, zones
+        by other names, years out of reach.
+        """
+        good = datetime(2001, 2, 28, tzinfo=UTC).strftime(pattern)
+        assert read([text, good, None, text], pattern) == [None, 983318400 * 10**9, None, None]
+
+    @pytest.mark.parametrize(
+        ("pattern", "text"),
+        [
+            ("%d.%m.%Y %H %z", "28.02.2001 00 Z"),
+            ("%d.%m.%Y %H %z", "28.02.2001 02 +02"),
+            ("%z %d-%m-%Y %H", "+02 28-02-2001 02"),
+            ("%d.%m.%Y %H %z", "28.02.2001 02 +0200"),
+            ("%d.%m.%Y %H %z", "27.02.2001 20 -04:00"),
+            ("%a, %d %b %Y %H:%M:%S %Z", "Wed, 28 Feb 2001 00:00:00 GMT"),
+            ("%d.%m.%Y %Z", "28.02.2001 utc"),
+            ("%d.%m.%Y %Z", "28.02.2001 gmt"),
+            ("%d %b %Y", "28 FEB 2001"),
+            ("%d.%m.%Y %I %p", "28.02.2001 12 am"),
+        ],
+    )
+    @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+    def test_zones_and_names_in_every_spelling(self, pattern, text, kind):
+        """Zones of hours alone among them, which Python's own %z refuses."""
+        assert read([text, f" {text}\t"], pattern, kind) == [983318400 * 10**9] * 2
+
+    def test_a_column_without_a_readable_text(self):
+        """None at all, or nothing but blanks."""
+        assert read([], "%d.%m.%Y") == []
+        assert read([None, "", " "], "%d.%m.%Y %H:%M:%S") == [None] * 3
 
     def test_numbers_of_a_typed_column_may_be_dates(self):
         """Such as 20010228."""

@@ -29,8 +29,7 @@ from lastitem.evaluation.decomposition import (
 from lastitem.models.attention import BlockTrace, QueryTrace
 from lastitem.models.bert4rec import BERT4Rec
 from lastitem.models.registry import build, save
-from lastitem.study.parts import PARTS
-from lastitem.study.runs import read_run_tables
+from lastitem.study.runs import PARTS, read_run_tables
 from tests.literal import write_part
 
 ITEMS, SIZE, HEADS, LENGTH, MAP = 30, 8, 2, 20, 15
@@ -694,7 +693,7 @@ def test_the_script_writes_what_was_found(tmp_path, capsys):
     found = decompose(model, read_held_out(tmp_path / "test.parquet"), map_positions=MAP)
     assert f"parts + left-out terms = output to {found.additivity_error:.1e}" in said
     assert "1 inputs with one item are left out; 4 are in" in said
-    mixing = read_run_tables([tmp_path / "mixing.parquet"])
+    mixing = read_run_tables([tmp_path / "mixing.parquet"]).rows
     assert len(mixing) == 2 * 3 * 2 + 2 * HEADS + 1
     (stack,) = mixing[mixing["layer"] == 0].to_dict("records")
     assert (stack["part"], stack["positions"], stack["n"]) == ("AttnResLN", "latest", 4)
@@ -709,12 +708,13 @@ def test_the_script_writes_what_was_found(tmp_path, capsys):
         )
         assert row["n"] == {"latest": 4, "all": 4 + 9 + 20 + 20}[row["positions"]]
         assert row["single_item_inputs"] == 1
-    users = read_run_tables([tmp_path / "mixing_users.parquet"])
+    users = read_run_tables([tmp_path / "mixing_users.parquet"]).rows
     assert len(users) == 4 * len(mixing[mixing["positions"] == "latest"])
     for row in users[users["part"].isin(PARTS) & (users["layer"] > 0)].to_dict("records"):
         place = (found.user.tolist().index(row["user"]), row["layer"] - 1, PARTS.index(row["part"]))
         assert row["latest"] == pytest.approx(found.latest[place])
-    maps = read_run_tables([tmp_path / "maps.parquet"]).set_index(["layer", "query", "source"])
+    maps = read_run_tables([tmp_path / "maps.parquet"]).rows
+    maps = maps.set_index(["layer", "query", "source"])
     assert len(maps) == 2 * MAP * MAP
     newest = maps.loc[(1, 0, 0)]
     assert newest["attention"] == pytest.approx(found.attention_map[0, -1, -1])
@@ -728,8 +728,8 @@ def test_the_script_says_why_there_is_nothing_for_a_model_without_attention(tmp_
     script.main(script_arguments(tmp_path))
     for name in ("mixing", "mixing_users", "maps"):
         table = read_run_tables([tmp_path / f"{name}.parquet"])
-        assert table.empty
-        assert table.attrs["not_applicable"] == [("d", "gts", "m", 1, "no attention block")]
+        assert table.rows.empty
+        assert table.missing == [("d", "gts", "m", 1, "no attention block")]
 
 
 def test_the_script_survives_a_test_part_of_one_item_inputs(tmp_path):
@@ -740,8 +740,8 @@ def test_the_script_survives_a_test_part_of_one_item_inputs(tmp_path):
     script.main(script_arguments(tmp_path))
     for name in ("mixing", "mixing_users"):
         table = read_run_tables([tmp_path / f"{name}.parquet"])
-        assert table.empty
-        ((*run, note),) = table.attrs["not_applicable"]
+        assert table.rows.empty
+        ((*run, note),) = table.missing
         assert run == ["d", "gts", "m", 1]
         assert note
 

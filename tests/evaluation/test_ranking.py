@@ -420,7 +420,7 @@ class TestSeenFilter:
         evaluate_script.main(
             files(tmp_path, model, "sasrec", settings, histories, [8] * 5, cutoffs=8)
         )
-        ranks = read_run_tables([tmp_path / "ranks.parquet"])
+        ranks = read_run_tables([tmp_path / "ranks.parquet"]).rows
         assert (ranks["last_but_one_rank"] == 0).tolist() == [True, False, True, False, False]
         rates = last_item_hit_rates(ranks, 8, Bootstrap(resamples=20)).set_index("measure")
         assert rates["users"].to_dict() == {"HRLI": 5, "HRL2I": 3}

@@ -252,8 +252,8 @@ def run_script(
     script.main([*arguments, "--scales", *scales])
     return (
         model,
-        read_run_tables([folder / "rescale.parquet"]),
-        read_run_tables([folder / "rescale_mixing.parquet"]),
+        read_run_tables([folder / "rescale.parquet"]).rows,
+        read_run_tables([folder / "rescale_mixing.parquet"]).rows,
     )
 
 
@@ -361,9 +361,10 @@ def test_mixing_of_each_scale(tmp_path):
 
 def test_a_model_without_attention_gets_a_note(tmp_path):
     _, table, mixing = run_script(tmp_path, architecture="gru4rec")
-    for each in (table, mixing):
+    for each, name in ((table, "rescale"), (mixing, "rescale_mixing")):
         assert each.empty
-        assert each.attrs["not_applicable"] == [("d", "loo", "m", 1, "no attention block")]
+        missing = read_run_tables([tmp_path / f"{name}.parquet"]).missing
+        assert missing == [("d", "loo", "m", 1, "no attention block")]
 
 
 def test_inputs_of_one_item_have_nothing_to_mix_in(tmp_path):
@@ -371,4 +372,5 @@ def test_inputs_of_one_item_have_nothing_to_mix_in(tmp_path):
     _, table, mixing = run_script(tmp_path, events=(2, 2, 2))
     assert len(table[(table["part"] == "test") & (table["order"] == "ordered")]) == 3 * len(SCALES)
     assert mixing.empty
-    assert [entry[4] for entry in mixing.attrs["not_applicable"]] == ["every input has one item"]
+    missing = read_run_tables([tmp_path / "rescale_mixing.parquet"]).missing
+    assert [entry[4] for entry in missing] == ["every input has one item"]

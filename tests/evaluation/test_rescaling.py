@@ -13,7 +13,7 @@ from lastitem.evaluation.ranking import rank
 from lastitem.evaluation.rescaling import rank_scaled
 from lastitem.evaluation.shuffling import reorder
 from lastitem.models.registry import build
-from lastitem.study.parts import PARTS
+from lastitem.study.runs import PARTS
 
 
 @pytest.fixture

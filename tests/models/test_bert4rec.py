@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from lastitem.data.sequences import HeldOut, pad
+from lastitem.data.padding import pad
+from lastitem.data.sequences import HeldOut
 from lastitem.evaluation.ranking import rank
 from lastitem.models.bert4rec import BERT4Rec
 from lastitem.training.batches import cloze_batch

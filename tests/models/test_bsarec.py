@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from lastitem.data.sequences import pad
+from lastitem.data.padding import pad
 from lastitem.evaluation.ranking import rank
 from lastitem.models.bsarec import BSARec, FrequencyFilter, low_pass_matrix
 from lastitem.training.batches import make_batch

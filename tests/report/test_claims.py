@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from lastitem.report.claims import CLAIMS, claims
-from lastitem.study.parts import PARTS
+from lastitem.study.runs import PARTS
 
 STUDY = {"dataset": "d", "split": "loo", "model": "m"}
 NONE = pd.DataFrame()
@@ -20,7 +20,7 @@ def rows(*facts, **columns):
     for side, shift in (("ci_low", -1), ("ci_high", 1)):
         if side not in frame:
             frame[side] = frame["value"] + shift * (1.0 if "order" in frame else 0.01)
-    return frame.assign(**STUDY, users=100, seeds=2)
+    return frame.assign(**STUDY, users=100, trainings=2)
 
 
 def study(
@@ -89,7 +89,7 @@ def study(
 def verdicts(**changed):
     found = claims(**{**study(), **changed})
     assert found["claim"].tolist() == list(CLAIMS)
-    assert (found["users"] == 100).all() and (found["seeds"] == 2).all()
+    assert (found["users"] == 100).all() and (found["trainings"] == 2).all()
     return found.set_index("claim")
 
 

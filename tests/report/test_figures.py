@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from lastitem.report import figures
-from lastitem.report.tie_order import TARGETS, TIE_ORDER_MEASURES
+from lastitem.study.runs import TARGET_GROUPS, TIE_ORDER_MEASURES
 
 
 def test_no_bar_or_whisker_of_figure_7_is_cut():
@@ -17,15 +17,15 @@ def test_no_bar_or_whisker_of_figure_7_is_cut():
     facts = [
         {"ties": ties, "targets": targets, "measure": measure, "value": value.get(measure, 0.5)}
         for ties in ("item", "random")
-        for targets in TARGETS
+        for targets in TARGET_GROUPS
         for measure in TIE_ORDER_MEASURES
         if (ties, targets) != ("item", "tied")
     ]
     table = pd.DataFrame(facts).assign(
-        dataset="d", split="loo", model="sasrec", users=10, seeds=1, sd_seeds=float("nan")
+        dataset="d", split="loo", model="sasrec", users=10, trainings=1, sd_seeds=float("nan")
     )
     table = table.assign(ci_low=table["value"] - 5, ci_high=table["value"] + 5)
-    figure = figures.fig7(table, 10)
+    figure = figures.tie_order(table, 10)
     partial, full = (axis for axis in figure.axes if axis.get_title().endswith("%"))
     assert partial.get_ylim() == full.get_ylim()
     for axis in (partial, full):
@@ -53,9 +53,9 @@ def test_the_grid_of_figure_1_fits_any_study(datasets, models):
             for order, value in (("ordered", 0.1), ("partial", 0.09), ("full", 0.05))
             for measure, value in (("value", value), ("change_percent", 1000 * value - 100))
         ]
-    ).assign(split="gts", users=1234, seeds=2, sd_seeds=0.001)
+    ).assign(split="gts", users=1234, trainings=2, sd_seeds=0.001)
     effects = effects.assign(ci_low=effects["value"] - 0.01, ci_high=effects["value"] + 0.02)
-    figure = figures.fig1(effects, 10)
+    figure = figures.shuffles(effects, 10)
     assert len(figure.axes) == datasets * models
     figure.canvas.draw()
     whole = figure.get_window_extent()
@@ -86,10 +86,10 @@ def test_figure_1_without_any_accuracy():
             for order in ("ordered", "partial", "full")
             for measure, value in (("value", 0.0), ("change_percent", float("nan")))
         ]
-    ).assign(dataset="d", model="m", split="gts", users=3, seeds=1, sd_seeds=float("nan"))
+    ).assign(dataset="d", model="m", split="gts", users=3, trainings=1, sd_seeds=float("nan"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        figure = figures.fig1(effects, 10)
+        figure = figures.shuffles(effects, 10)
     assert [text.get_text() for text in figure.axes[0].texts] == ["n/a", "n/a"]
     figures.plt.close(figure)
 
@@ -105,9 +105,9 @@ def test_figure_2_draws_each_rate_in_its_place():
             {"model": "b", "measure": "HRLI", "value": 0.4},
             {"model": "b", "measure": "HRL2I", "value": float("nan")},
         ]
-    ).assign(dataset="d", split="gts", users=50, seeds=1, sd_seeds=float("nan"))
+    ).assign(dataset="d", split="gts", users=50, trainings=1, sd_seeds=float("nan"))
     rates = rates.assign(ci_low=rates["value"] - 0.05, ci_high=rates["value"] + 0.05)
-    figure = figures.fig2(rates, 10)
+    figure = figures.last_item_hit_rates(rates, 10)
     (axis,) = figure.axes
     heights = {
         bars.get_label(): [bar.get_height() for bar in bars]
@@ -138,8 +138,10 @@ def test_figure_3_has_the_newest_position_last():
         for query in (0, -1, -2)
         for source in (0, -1, -2)
     ]
-    maps = pd.DataFrame(cells).assign(dataset="d", split="gts", model="sasrec", layer=1, seeds=1)
-    figure = figures.fig3(maps)
+    maps = pd.DataFrame(cells).assign(
+        dataset="d", split="gts", model="sasrec", layer=1, trainings=1
+    )
+    figure = figures.attention_maps(maps)
     image = figure.axes[0].images[0]
     left, right, bottom, top = image.get_extent()
     assert (left, right, bottom, top) == (-2.5, 0.5, 0.5, -2.5) and image.origin == "upper"

@@ -1,248 +1,34 @@
-"""The page: what it says in words against summaries made by hand; that its numbers are
-those of the files; that data stay data.
-"""
+"""The page: that it holds what the files say, of one study; that data stay data."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from lastitem.errors import InputError
-from lastitem.report import figures, page
+from lastitem.report import drawing, figures, page
+from lastitem.report.answers import Answer
+from lastitem.report.table import Table, write
+from lastitem.study.runs import Stamp
 
-STUDY = {"dataset": "d", "split": "gts", "model": "m"}
-
-
-def change(value: float, low: float, high: float) -> pd.Series:
-    return pd.Series({"value": value, "ci_low": low, "ci_high": high})
-
-
-@pytest.mark.parametrize(
-    ("partial", "full", "said"),
-    [
-        (
-            change(0.8, -1, 3),
-            change(-47, -52, -41),
-            "Which item is last matters, the order of those before it does not.",
-        ),
-        (
-            change(-29, -37, -20),
-            change(-52, -60, -44),
-            "It uses the order of the items before the last.",
-        ),
-        (
-            change(-6, -14, 2),
-            change(-52, -60, -44),
-            "Which item is last matters; whether the order before does, these data do not tell.",
-        ),
-        (change(-8, -10, -6), change(-4, -9, 1), "It uses the order of the items before the last."),
-        (
-            change(-4.7, -8.4, -0.4),
-            change(-52, -60, -44),
-            "It uses the order of the items before the last a little.",
-        ),
-        (
-            change(8, 6, 10),
-            change(-40, -45, -35),
-            "The order of the items before the last misleads it.",
-        ),
-        (change(0, -1, 1), change(1, -2, 3), "It does not mind the order of the history."),
-        (change(0, -9, 9), change(1, -2, 3), "These data do not tell."),
-        (change(0, -1, 1), change(-4, -9, 1), "These data do not tell."),
-        # What is known of generated logs (docs/truths.md): the last item, the last but
-        # one, the set, nothing.
-        (
-            change(-0.0, -0.1, 0.0),
-            change(-82.1, -82.7, -81.4),
-            "Which item is last matters, the order of those before it does not.",
-        ),
-        (
-            change(-77.2, -78.1, -76.4),
-            change(-78.8, -79.6, -77.9),
-            "It uses the order of the items before the last.",
-        ),
-        (
-            change(0.2, -0.4, 0.8),
-            change(0.4, -0.3, 1.0),
-            "It does not mind the order of the history.",
-        ),
-        (
-            change(-0.3, -1.0, 0.4),
-            change(-1.2, -2.2, -0.1),
-            "It does not mind the order of the history.",
-        ),
-        (change(0.2, -4.1, 5.0), change(12.6, 3.3, 24.1), "Which item is last misleads it."),
-        (
-            change(0.2, -2.1, 2.0),
-            change(-11.3, -16.0, -6.7),
-            "Which item is last matters a little, the order of those before it does not.",
-        ),
-    ],
-)
-def test_verdicts(partial, full, said):
-    """Intervals decide: within ± 5 % is no change, below zero a loss (a little one
-    within 10 %), all else is not known. What the full shuffle does beyond the partial
-    one is here their difference, as sure as the full one.
-    """
-    assert page.verdict(partial, full, full - partial["value"]) == said
+STAMP = Stamp("0123456789ab", [1], ["made: by hand"])
 
 
-@pytest.mark.parametrize(
-    ("partial", "full", "beyond", "said"),
-    [
-        (change(-6, -14, 2), change(-7, -14, -1), change(-1, -5, 3), "These data do not tell."),
-        (
-            change(-2.9, -4.9, -1.0),
-            change(-3.0, -5.1, -1.0),
-            change(-0.1, -1, 1),
-            "These data do not tell.",
-        ),
-        (
-            change(-2.9, -4.9, -1.0),
-            change(-52, -60, -44),
-            change(-49, -57, -41),
-            "Which item is last matters, the order of those before it hardly does.",
-        ),
-    ],
-)
-def test_the_last_item_matters_only_beyond_the_order_before_it(partial, full, beyond, said):
-    """A full shuffle that costs no more than one that keeps the last item says nothing
-    about the last item.
-    """
-    assert page.verdict(partial, full, beyond) == said
-
-
-def summaries(with_last_but_one: bool = True, unchanged: float = 12.0, users: int = 1234):
-    effects = pd.DataFrame(
-        [
-            {
-                "order": order,
-                "measure": measure,
-                "value": value,
-                "ci_low": value - 1.04,
-                "ci_high": value + 2.06,
-            }
-            for order, measure, value in (
-                ("ordered", "value", 0.02),
-                ("partial", "change_percent", 0.84),
-                ("full", "change_percent", -47.2),
-                ("full", "beyond_partial_percent", -48.0),
-                ("partial", "unchanged_percent", unchanged),
-                ("full", "unchanged_percent", unchanged / 2),
-                ("partial", "hit_percent", 5.0),
-                ("full", "hit_percent", 5.0),
-            )
-        ]
-    ).assign(**STUDY, users=users, seeds=2)
-    measures = ("HRLI", "HRL2I") if with_last_but_one else ("HRLI",)
-    rates = pd.DataFrame(
-        [{"measure": name, "value": 0.861, "ci_low": 0.85, "ci_high": 0.8712} for name in measures]
-    ).assign(**STUDY)
-    return effects, pd.concat([rates.assign(model="other", value=0.1), rates])
-
-
-def test_the_sentence():
-    (answer,) = page.answers(*summaries(), 10)
-    assert (
-        answer.sentence
-        == "m on d (gts): shuffling all but the last item changes NDCG@10 by +0.8 % [-0.2, +2.9],"
-        " shuffling everything by -47.2 % [-48.2, -45.1]; the last item itself stands in 86.1 %"
-        " [85.0, 87.1] of the users' top 10, the one before it in 86.1 % [85.0, 87.1] (n = 1,234"
-        " users, 2 seeds)."
-    )
-    (answer,) = page.answers(*summaries(with_last_but_one=False), 10)
-    assert "the one before it" not in answer.sentence
-
-
-def test_inputs_that_a_shuffle_leaves_as_they_are_are_told_of():
-    (answer,) = page.answers(*summaries(unchanged=40.0), 10)
-    assert (
-        "; 40 % of the inputs are too short for the first shuffle to change them, or stay as they"
-        " were (n = " in answer.sentence
-    )
-    (answer,) = page.answers(*summaries(unchanged=100.0), 10)
-    assert answer.verdict == "These data do not tell: every input is too short to be changed by it."
-    (answer,) = page.answers(*summaries(users=100), 10)
-    assert answer.verdict == "These data do not tell: only 5 users have a hit."
-
-
-def test_without_accuracy_there_is_no_change():
-    nothing = float("nan")
-    assert page.percent(change(nothing, nothing, nothing)) == "n/a (the accuracy is zero)"
-    assert page.verdict(*[change(nothing, nothing, nothing)] * 3) == "These data do not tell."
-
-
-def test_warnings():
-    table1 = {
-        "dataset": "d",
-        "source": "measured",
-        "ties": "file",
-        "tied_transitions_percent": 43.9,
-        "tied_targets_percent": 43.5,
-    }
-    statistics = pd.DataFrame(
-        [
-            table1,
-            {**table1, "dataset": "e", "tied_transitions_percent": 9.9},
-            {**table1, "source": "paper"},
-        ]
-    )
-    study = {
-        "split": "gts",
-        "model": "m",
-        "seeds": 1,
-        "users": 5000,
-        "cases": 5000,
-        "cold_targets": 0,
-        "targets_lost_to_filter": 0,
-    }
-    accuracy = pd.DataFrame(
-        [
-            {
-                **study,
-                "dataset": "d",
-                "users": 999,
-                "cases": 1000,
-                "cold_targets": 51,
-                "targets_lost_to_filter": 11,
-            },
-            {**study, "dataset": "e", "cold_targets": 250, "targets_lost_to_filter": 50},
-        ]
-    )
-    said = list(page.warnings(statistics, accuracy))
-    assert [text.split(";")[0].split(".")[0] for text in said] == [
-        "d: 43",
-        "d (gts): only 999 users are tested",
-        "d (gts): 51 of 1,000 targets never occur in training",
-        (
-            "d (gts): 11 of 1,000 targets are in the user's history already, so the seen filter"
-            " makes them misses"
-        ),
-        "Trained once (one seed): m",
-    ]
-    assert not list(page.warnings(statistics[1:2], accuracy[1:].assign(seeds=2)))
-
-
-def test_the_versions_are_those_of_the_trainings():
-    """One set is named; two are a reason to warn."""
-    old, new = {"lastitem": "0.1.0", "torch": "2.12.0"}, {"lastitem": "0.1.0", "torch": "2.13.0"}
-    assert (
-        page.versions_of([new, new]) == ["lastitem 0.1.0, torch 2.13.0"]
-        and list(page.version_warnings([new, new])) == []
-    )
-    (warning,) = page.version_warnings([new, old, new])
-    assert "lastitem 0.1.0, torch 2.12.0; lastitem 0.1.0, torch 2.13.0" in warning
+def table_of(folder: Path, caption: str) -> Path:
+    """The CSV and the JSON of table 2, as its script writes them."""
+    layout = pd.DataFrame({"a": ["x", "y<br>"], "b (%)": ["0.1 ± 0.2", ""]})
+    table = Table(pd.DataFrame({"value": [0.1]}), layout, caption, {"b (%)": [0]})
+    for ending in ("csv", "json"):
+        write(table, folder / f"table2.{ending}", STAMP)
+    return folder / "table2.json"
 
 
 def test_a_table_is_taken_apart(tmp_path):
-    path = tmp_path / "table2.md"
-    path.write_text(
-        "Table 2. Accuracy, all. Best in bold.\n\n| a | b (%) |\n|:--|:--|\n| x | **0.1 ± 0.2**"
-        " |\n| y<br> |  |\n"
-    )
-    table = page.read_table(path)
+    path = table_of(tmp_path, "Table 2. Accuracy, all. Best in bold.")
+    table = page.read_layout(path, {"table2": STAMP.study})
     assert (table["name"], table["title"], table["header"]) == (
         "table2",
         "Table 2. Accuracy, all",
@@ -252,11 +38,25 @@ def test_a_table_is_taken_apart(tmp_path):
         [("x", False), ("0.1 ± 0.2", True)],
         [("y<br>", False), ("", False)],
     ]
-    path.write_text("Table 4. Keeps 99.5 % of d.e. Next.\n\n| a |\n|:--|\n| x |\n")
-    assert page.read_table(path)["title"] == "Table 4. Keeps 99.5 % of d.e"
+    path = table_of(tmp_path, "Table 4. Keeps 99.5 % of d.e. Next.")
+    assert page.read_layout(path, {})["title"] == "Table 4. Keeps 99.5 % of d.e"
     path.write_text("nothing\n")
-    with pytest.raises(InputError, match=r"table2\.md: holds no table"):
-        page.read_table(path)
+    with pytest.raises(InputError, match=r"table2\.json:1: not JSON"):
+        page.read_layout(path, {})
+
+
+def test_files_of_another_study_are_not_put_on_the_page(tmp_path):
+    """The message names the file, both studies, and the command that makes it anew."""
+    path = table_of(tmp_path, "Table 2. Accuracy.")
+    told = "table2.{}: is of another study \\(0123456789ab; wanted is f00\\); .*snakemake .*table2"
+    with pytest.raises(InputError, match=told.format("json")):
+        page.read_layout(path, {"table2": "f00"})
+    with pytest.raises(InputError, match=told.format("csv")):
+        page.read_facts(path.with_suffix(".csv"), {"table2": "f00"})
+    assert len(page.read_facts(path.with_suffix(".csv"), {"table2": STAMP.study})) == 1
+    path.with_suffix(".csv").write_text("value\n0.1\n")
+    with pytest.raises(InputError, match=r"another study \(none named; wanted is 0123456789ab\)"):
+        page.read_facts(path.with_suffix(".csv"), {"table2": STAMP.study})
 
 
 def test_what_comes_from_data_is_text(tmp_path):
@@ -265,7 +65,7 @@ def test_what_comes_from_data_is_text(tmp_path):
     """
     evil = "<script>alert(1)</script>"
     html = page.make(
-        found=[page.Answer(evil, evil)],
+        found=[Answer(evil, evil)],
         notes=[evil],
         figures=[{"name": "fig1", "title": evil, "caption": evil, "width": 10, "data": "AAAA"}],
         tables=[
@@ -289,8 +89,8 @@ def test_what_comes_from_data_is_text(tmp_path):
 
 def test_a_figure_is_as_wide_as_it_was_drawn(tmp_path):
     drawn = figures.plt.figure(figsize=(3.5, 1))
-    figures.save(drawn, tmp_path / "fig1.pdf", tmp_path / "fig1.png")
+    drawing.save(drawn, tmp_path / "fig1.png")
     (tmp_path / "fig1.rst").write_text("What it shows.\n")
     found = page.figure_of(tmp_path / "fig1.png", tmp_path / "fig1.rst", "fig1: it")
     assert (found["name"], found["caption"], found["width"]) == ("fig1", "What it shows.", 336)
-    assert page.FIGURE_DPI == figures.PNG_DPI
+    figures.plt.close(drawn)

@@ -11,23 +11,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from lastitem.report.pooling import Bootstrap, summarize
 from lastitem.report.summaries import (
-    BEYOND,
-    Bootstrap,
-    accuracy,
-    average_maps,
+    accuracy_of_ranks,
+    attention_maps,
     chosen_scales,
     comparisons,
     last_item_hit_rates,
     mixing_at_readout,
     recovery_curves,
     recovery_sweep,
-    shuffle_effects,
-    summarize,
-    sweep,
+    residual_sweep,
+    shuffles,
 )
 from lastitem.report.uncertainty import holm
-from lastitem.study.runs import Run, read_run_tables, write_run_table
+from lastitem.study.runs import BEYOND, Run, read_run_tables, write_run_table
 
 FEW = Bootstrap(resamples=200, seed=0)
 
@@ -53,7 +51,7 @@ def no_rows(folder, model="gru4rec"):
     write_run_table(
         folder / f"{model}.parquet", Run("d", "loo", model, 1), {}, note="no attention block"
     )
-    return read_run_tables([folder / f"{model}.parquet"])
+    return read_run_tables([folder / f"{model}.parquet"]).rows
 
 
 # summarize
@@ -73,7 +71,7 @@ def test_value_is_the_ratio_of_sums():
     )
     row = measured(summarize(frame, ["c"], FEW))
     assert row["value"] == 9 / 4
-    assert (row["users"], row["cases"], row["seeds"]) == (3, 3, 1)
+    assert (row["users"], row["cases"], row["trainings"]) == (3, 3, 1)
     assert math.isnan(row["sd_seeds"])
 
 
@@ -92,7 +90,7 @@ def test_seeds_give_their_spread():
     row = measured(summarize(frame, ["c"], FEW))
     assert row["value"] == 0.5
     assert row["sd_seeds"] == pytest.approx(math.sqrt(0.125))
-    assert (row["users"], row["cases"], row["seeds"]) == (4, 4, 2)
+    assert (row["users"], row["cases"], row["trainings"]) == (4, 4, 2)
 
 
 def test_a_user_with_several_targets_counts_once_as_a_user():
@@ -163,7 +161,7 @@ def test_no_rows_give_no_rows():
         "ci_low",
         "ci_high",
         "sd_seeds",
-        "seeds",
+        "trainings",
         "users",
         "cases",
     ]
@@ -177,7 +175,7 @@ def test_accuracy_by_hand():
     """Ranks 1, 3, 11 and 0 (filtered) at K = 10 and 20, every one in the
     denominator.
     """
-    summary = accuracy(
+    summary = accuracy_of_ranks(
         frame_of({"user": [1, 2, 3, 4], "target_rank": [1, 3, 11, 0]}), [10, 20], FEW
     )
     assert measured(summary, metric="hr", cutoff=10)["value"] == 0.5
@@ -256,7 +254,7 @@ def test_shuffle_effect_is_paired_over_users():
             ),
         ]
     )
-    summary = shuffle_effects(table, "hr", 10, FEW)
+    summary = shuffles(table, 10, FEW, "hr")
     assert [
         measured(summary, order=order, measure="value")["value"]
         for order in ("ordered", "partial", "full")
@@ -293,9 +291,7 @@ def test_shuffle_change_of_ndcg_by_hand():
             ("full", 0, 1, 2, 3, False),
         ]
     )
-    change = measured(
-        shuffle_effects(table, "ndcg", 10, FEW), order="full", measure="change_percent"
-    )
+    change = measured(shuffles(table, 10, FEW), order="full", measure="change_percent")
     assert change["value"] == pytest.approx(-100 / 3)
 
 
@@ -308,12 +304,10 @@ def test_shuffle_change_over_seeds():
         parts.append(
             shuffled([("ordered", 0, 0, 1, 1, True), ("full", 0, 0, 1, rank, False)], seed=seed)
         )
-    change = measured(
-        shuffle_effects(pd.concat(parts), "ndcg", 10, FEW), order="full", measure="change_percent"
-    )
+    change = measured(shuffles(pd.concat(parts), 10, FEW), order="full", measure="change_percent")
     assert change["value"] == pytest.approx(-75)
     assert change["sd_seeds"] == pytest.approx(50 / math.sqrt(2))
-    assert change["seeds"] == 2
+    assert change["trainings"] == 2
 
 
 def test_shuffles_of_one_model_are_paired_with_that_model():
@@ -322,7 +316,7 @@ def test_shuffles_of_one_model_are_paired_with_that_model():
         shuffled([("ordered", 0, 0, 1, 1, True), ("full", 0, 0, 1, 3, False)], model="a"),
         shuffled([("ordered", 0, 0, 1, 3, True), ("full", 0, 0, 1, 1, False)], model="b"),
     ]
-    summary = shuffle_effects(pd.concat(parts), "ndcg", 10, FEW)
+    summary = shuffles(pd.concat(parts), 10, FEW)
     assert measured(summary, model="a", order="full", measure="change_percent")[
         "value"
     ] == pytest.approx(-50)
@@ -356,8 +350,8 @@ def test_maps_average_over_seeds():
         )
         for seed, a, b in ((1, 0.2, 3.0), (2, 0.6, 5.0))
     )
-    maps = average_maps(cells).set_index(["query", "source"])
-    assert maps.loc[(0, 0), ["attention", "norm", "n", "seeds"]].tolist() == pytest.approx(
+    maps = attention_maps(cells).set_index(["query", "source"])
+    assert maps.loc[(0, 0), ["attention", "norm", "n", "trainings"]].tolist() == pytest.approx(
         [0.4, 4.0, 7, 2]
     )
     assert math.isnan(maps.loc[(-1, 0), "norm"])
@@ -367,10 +361,10 @@ def test_maps_average_over_seeds():
     "summary",
     [
         lambda frame: mixing_at_readout(frame, FEW),
-        average_maps,
+        attention_maps,
         lambda frame: recovery_curves(frame, 10),
         lambda frame: chosen_scales(recovery_curves(frame, 10), [0.01]),
-        lambda frame: sweep(frame, 10, FEW),
+        lambda frame: residual_sweep(frame, 10, FEW),
         lambda frame: recovery_sweep(frame, 10, FEW),
     ],
     ids=["mixing", "maps", "recovery", "choice", "sweep", "recovery sweep"],
@@ -435,7 +429,7 @@ def test_sweep_by_hand():
     """Accuracy of the ordered and the shuffled test inputs, last-item rates of the
     ordered; validation is not in it.
     """
-    summary = sweep(study(), 10, FEW)
+    summary = residual_sweep(study(), 10, FEW)
     assert measured(summary, residual_scale=1.0, measure="HR")["value"] == 0.5
     assert measured(summary, residual_scale=0.5, measure="HR")["value"] == 0.5
     assert measured(summary, residual_scale=1.0, measure="NDCG")["value"] == pytest.approx(
@@ -704,7 +698,7 @@ def test_comparisons_by_hand():
     )
     assert p["b", "shuffle", "partial", "NDCG"] == 1.0
     assert found["p_holm"].tolist() == holm(found["p"].to_numpy()).tolist()
-    assert (found["users"] == 4).all() and (found["seeds"] == 1).all()
+    assert (found["users"] == 4).all() and (found["trainings"] == 1).all()
 
 
 def test_a_second_seed_alike_changes_neither_p_nor_interval():
@@ -738,25 +732,7 @@ def test_a_second_seed_alike_changes_neither_p_nor_interval():
     )
     names = ["value", "ci_low", "ci_high", "p", "p_holm", "users"]
     pd.testing.assert_frame_equal(once[names], twice[names])
-    assert 0.001 < measured(once, condition="full")["p"] < 1 and set(twice["seeds"]) == {2}
-
-
-def test_comparisons_say_which_model_has_no_residual_to_scale():
-    """GRU4Rec has no λ; its one row says why instead of being left out."""
-    moved = shuffled([(order, 0, 0, 1, 1, False) for order in ("ordered", "partial", "full")])
-    ranks = frame_of({"case": [0], "user": [1], "target_rank": [1], "last_rank": [1]})
-    scaled = pd.DataFrame()
-    scaled.attrs["not_applicable"] = [
-        ("d", "loo", "gru4rec", seed, "no attention block") for seed in (1, 2)
-    ]
-    found = comparisons(ranks, moved, scaled, 10, FEW, permutations=99)
-    (row,) = found[found["note"] != ""].to_dict("records")
-    assert (row["model"], row["contrast"], row["note"]) == (
-        "gru4rec",
-        "residual scale",
-        "no attention block",
-    )
-    assert np.isnan(row["value"]) and len(found) == 3
+    assert 0.001 < measured(once, condition="full")["p"] < 1 and set(twice["trainings"]) == {2}
 
 
 def test_something_gained_over_nothing_is_no_ratio():
@@ -776,7 +752,9 @@ def test_models_are_compared_on_the_seeds_both_have():
     shuffled = shuffle_of("a", {"ordered": [[1, 1]], "partial": [[1, 1]], "full": [[1, 1]]})
     found = comparisons(ranks, shuffled, pd.DataFrame(), 10, FEW, permutations=99)
     row = found[(found["contrast"] == "model") & (found["measure"] == "NDCG")].iloc[0]
-    assert (row["value"], row["seeds"], row["cases"]) == (0.5, 1, 2) and pd.isna(row["sd_seeds"])
+    assert (row["value"], row["trainings"], row["cases"]) == (0.5, 1, 2) and pd.isna(
+        row["sd_seeds"]
+    )
 
 
 def test_seeds_of_a_comparison_are_counted_for_itself():
@@ -798,6 +776,6 @@ def test_seeds_of_a_comparison_are_counted_for_itself():
     )
     found = comparisons(ranks, shuffled, pd.DataFrame(), 10, FEW, permutations=99)
     row = found[(found["contrast"] == "model") & (found["measure"] == "NDCG")].iloc[0]
-    assert (row["value"], row["seeds"], row["cases"]) == (pytest.approx(0.5), 2, 3)
+    assert (row["value"], row["trainings"], row["cases"]) == (pytest.approx(0.5), 2, 3)
     assert row["sd_seeds"] == pytest.approx(np.std([1 / 3, 2 / 3], ddof=1))
-    assert set(found.loc[found["contrast"] == "shuffle", "seeds"]) == {3}
+    assert set(found.loc[found["contrast"] == "shuffle", "trainings"]) == {3}

@@ -1,6 +1,6 @@
-"""Tables 1 to 4 from files of runs, in their three forms.
+"""Tables from files of runs, by way of their summaries, in all their forms.
 
-F1: every number here is from full-catalogue ranking; table 2 says so, which is tested.
+Every number here is from full-catalogue ranking; table 2 says so, which is tested.
 Where a TeX is installed the .tex is compiled; what LaTeX can read is tested everywhere.
 """
 
@@ -13,33 +13,58 @@ import pandas as pd
 import pytest
 
 import make_table as script
+import summarize
 from lastitem.errors import InputError
 from lastitem.report import tables
-from lastitem.report.tables import Table, write, write_csv
-from lastitem.study.parts import PARTS
-from lastitem.study.runs import RUN_COLUMNS, Run, read_run_tables, write_run_table
+from lastitem.report.table import Table, write
+from lastitem.study.products import SUMMARIES, TABLES
+from lastitem.study.runs import (
+    PARTS,
+    RUN_COLUMNS,
+    Rows,
+    Run,
+    Stamp,
+    read_csv,
+    read_run_tables,
+    write_run_table,
+)
 
 from .typesetting import typeset
 
-FORMS = ("csv", "md", "tex")
+FORMS = ("csv", "md", "tex", "json")
+DRAWN = {"bootstrap": {"resamples": 100, "seed": 0}}
 
 
-def make(folder, table, **options):
-    """Call the script, and read back its three files."""
-    outputs = [
-        "--csv",
-        folder / "t.csv",
-        "--markdown",
-        folder / "t.md",
-        "--latex",
-        folder / "t.tex",
+def summarized(folder, name, paths, settings, done):
+    """Make a summary, and first those it reads; each is told its own settings."""
+    for read in SUMMARIES[name].reads:
+        if read in SUMMARIES and read not in done:
+            summarized(folder, read, paths, settings, done)
+    files = [
+        path
+        for read in SUMMARIES[name].reads
+        for path in (
+            [done[read]] if read in SUMMARIES else (p for p in paths if Path(p).name == read)
+        )
     ]
-    words = [
-        word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", *value)
-    ]
-    script.main([table, *map(str, [*outputs, *words])])
-    csv = pd.read_csv(folder / "t.csv", keep_default_na=False, na_values=[""])
-    return csv, *((folder / f"t.{form}").read_text(encoding="utf-8") for form in FORMS[1:])
+    own = {key: settings[key] for key in SUMMARIES[name].settings}
+    done[name] = folder / "summaries" / f"{name}.parquet"
+    words = [name, "--inputs", *files, "--settings", json.dumps(own), "--out", done[name]]
+    summarize.main(list(map(str, words)))
+
+
+def make(folder, table, paths, published=(), **settings):
+    """Call the scripts of a table and of its summaries, and read back three files."""
+    shown, done = TABLES[table], {}
+    for name in shown.reads:
+        if name not in done:
+            summarized(folder, name, paths, settings, done)
+    own = {key: settings[key] for key in shown.settings}
+    words = [shown.function, "--summaries", *(done[name] for name in shown.reads)]
+    words += ["--published", *published, "--settings", json.dumps(own), "--out"]
+    script.main(list(map(str, [*words, *(folder / f"t.{form}" for form in FORMS)])))
+    texts = ((folder / f"t.{form}").read_text(encoding="utf-8") for form in FORMS[1:3])
+    return pd.read_csv(folder / "t.csv", keep_default_na=False, na_values=[""]), *texts
 
 
 def cells(markdown):
@@ -66,13 +91,17 @@ def row_of(markdown, **wanted):
 # Writing
 
 
+STAMP = Stamp("0123456789ab", [1, 2], ["made: by hand"])
+
+
 def written(folder, table):
     paths = [folder / f"t.{form}" for form in FORMS]
-    write(table, *paths)
-    return [path.read_bytes().decode("utf-8") for path in paths]
+    for path in paths:
+        write(table, path, STAMP)
+    return [path.read_bytes().decode("utf-8") for path in paths[:3]]
 
 
-def test_all_three_forms_are_written_and_nothing_else(tmp_path):
+def test_all_forms_are_written_and_nothing_else(tmp_path):
     layout = pd.DataFrame({"Model": ["a", "b"], "NDCG": ["0.1", "0.2"]})
     csv, markdown, latex = written(
         tmp_path,
@@ -80,19 +109,17 @@ def test_all_three_forms_are_written_and_nothing_else(tmp_path):
             pd.DataFrame({"model": ["a", "é"], "ndcg": [0.1, np.nan]}), layout, "Table 9. é.", {}
         ),
     )
-    assert csv == "model,ndcg\na,0.1\né,\n"
+    stamp = "0123456789ab,1 2,made: by hand"
+    assert csv == f"model,ndcg,study,seeds,versions\na,0.1,{stamp}\né,,{stamp}\n"
     assert markdown.startswith("Table 9. é.\n\n| Model")
     assert [row["NDCG"] for row in cells(markdown)] == ["0.1", "0.2"]
     assert "\\caption{é.}" in latex
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.csv", "t.md", "t.tex"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.csv", "t.json", "t.md", "t.tex"]
+    with pytest.raises(InputError, match=r"t\.html: a table is written as \.csv, \.md"):
+        write(Table(layout, layout, ""), tmp_path / "t.html", STAMP)
 
 
-def test_csv_keeps_ten_digits_and_large_numbers(tmp_path):
-    write_csv(pd.DataFrame({"n": [12345678], "x": [1 / 3], "y": [1e-12]}), tmp_path / "t.csv")
-    assert (tmp_path / "t.csv").read_bytes() == b"n,x,y\n12345678,0.3333333333,1e-12\n"
-
-
-def test_the_best_is_bold_in_both_readable_forms(tmp_path):
+def test_the_best_is_bold_in_all_readable_forms(tmp_path):
     layout = pd.DataFrame(
         {"Model": ["a", "b", "c"], "HR": ["0.1", "0.3", "0.3"], "n": ["5", "5", "5"]}
     )
@@ -101,6 +128,13 @@ def test_the_best_is_bold_in_both_readable_forms(tmp_path):
     assert re.findall(r"(?:a|b|c) & (.*?) &", latex) == ["0.1", "\\bfseries 0.3", "\\bfseries 0.3"]
     assert "**" not in csv + latex
     assert layout["HR"].tolist() == ["0.1", "0.3", "0.3"], "the caller's table stays as it was"
+    assert json.loads((tmp_path / "t.json").read_text(encoding="utf-8")) == {
+        "study": STAMP.study,
+        "caption": "Best in bold.",
+        "header": ["Model", "HR", "n"],
+        "rows": [["a", "0.1", "5"], ["b", "0.3", "5"], ["c", "0.3", "5"]],
+        "bold": [[1, 1], [2, 1]],
+    }
 
 
 SPECIAL = "a_b & 5 % of #1 $x {y} ~z ^w \\v"
@@ -169,7 +203,8 @@ def statistics_of(folder, dataset, users):
         "tied_transitions_percent": 48.03,
         "tied_targets_percent": 51.25,
     }
-    path = folder / f"{dataset}.json"
+    path = folder / dataset / "statistics.json"
+    path.parent.mkdir()
     raw = {
         "users": users + 7,
         "items": 1700,
@@ -189,12 +224,13 @@ def test_table1_shows_the_paper_below_ours(tmp_path):
     """A dataset the paper has and one it has not."""
     published = tmp_path / "published.csv"
     published.write_text(
-        "dataset,users,items,interactions,avg_length,density_percent,days\nbeauty,22363,12101,198502,8.9,0.07,4424\n"
+        "dataset,users,items,interactions,avg_length,density_percent,days\n"
+        "beauty,22363,12101,198502,8.9,0.07,4424\n"
     )
     paths = [
         statistics_of(tmp_path, name, users) for name, users in (("mine", 943), ("beauty", 22361))
     ]
-    csv, markdown, latex = make(tmp_path, "table1", statistics=paths, published=[published])
+    csv, markdown, latex = make(tmp_path, "table1", paths, [published])
     assert csv[["dataset", "source", "users"]].to_numpy().tolist() == [
         ["mine", "measured", 943],
         ["beauty", "measured", 22361],
@@ -222,8 +258,7 @@ CHARTS = Path(__file__).parents[2] / "config/published/charts.csv"
 
 
 def ranks_of(folder, model, ranks, seed=1, dataset="d", split="loo"):
-    path = folder / f"{dataset}.{model}.{seed}.parquet"
-    count = len(ranks)
+    path, count = folder / f"{dataset}.{model}.{seed}" / "ranks.parquet", len(ranks)
     write_run_table(
         path,
         Run(dataset, split, model, seed),
@@ -249,23 +284,15 @@ def evaluation_of(
         "targets_lost_to_filter": 2,
         "coverage": {"10": coverage, "20": 2 * coverage},
     }
-    path = folder / f"{dataset}.{model}.{seed}.json"
+    path = folder / f"{dataset}.{model}.{seed}" / "evaluation.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content), encoding="utf-8")
     return path
 
 
 def make_table2(folder, ranks, evaluations):
-    return make(
-        folder,
-        "table2",
-        ranks=ranks,
-        evaluations=evaluations,
-        charts=[CHARTS],
-        cutoffs=[10, 20],
-        headline_cutoff=[10],
-        resamples=[100],
-        bootstrap_seed=[0],
-    )
+    paths = [*ranks, *evaluations]
+    return make(folder, "table2", paths, [CHARTS], cutoffs=[10, 20], cutoff=10, **DRAWN)
 
 
 def test_table2_by_hand(tmp_path):
@@ -302,7 +329,8 @@ def test_table2_by_hand(tmp_path):
     assert "seen items left out: yes for d" in markdown
     fact = csv[(csv["model"] == "a") & (csv["metric"] == "hr") & (csv["cutoff"] == 20)].iloc[0]
     assert fact["value"] == 0.875
-    assert (fact["users"], fact["cases"], fact["seeds"], fact["targets_lost_to_filter"]) == (
+    assert fact["seeds"] == "1 2", "of the whole file"
+    assert (fact["users"], fact["cases"], fact["trainings"], fact["targets_lost_to_filter"]) == (
         4,
         4,
         2,
@@ -347,13 +375,13 @@ def test_claims_show_the_paper_beside_ours(tmp_path):
         holds="yes",
         evidence="e",
         users=5,
-        seeds=1,
+        trainings=1,
     )
-    other = tables.claims(found.assign(split="loo"), tables.read_charts(CHARTS), 10)
+    other = tables.claims(Rows(found.assign(split="loo")), read_csv(CHARTS), 10)
     assert "In the paper" not in other.layout and "charts" not in other.caption
-    table = tables.claims(found, tables.read_charts(CHARTS), 10)
+    table = tables.claims(Rows(found), read_csv(CHARTS), 10)
     assert table.layout["In the paper"].tolist() == ["-0.4 %", "-46.7 %", "0.864 against 0.148", ""]
-    assert tables.claims(found, tables.read_charts(CHARTS), 5).facts["paper"].tolist() == [""] * 4
+    assert tables.claims(Rows(found), read_csv(CHARTS), 5).facts["paper"].tolist() == [""] * 4
 
 
 def test_table2_marks_the_best_per_dataset_and_all_of_equal_bests(tmp_path):
@@ -382,8 +410,8 @@ def test_table2_marks_the_best_per_dataset_and_all_of_equal_bests(tmp_path):
 
 def test_table2_fails_where_a_run_is_missing(tmp_path):
     ranks, evaluations = [ranks_of(tmp_path, "a", [1] * 4)], [evaluation_of(tmp_path, "a", 0.1)]
-    with pytest.raises(InputError, match=r"b\.parquet: no such file"):
-        make_table2(tmp_path, [*ranks, tmp_path / "b.parquet"], evaluations)
+    with pytest.raises(InputError, match=r"b/ranks\.parquet: no such file"):
+        make_table2(tmp_path, [*ranks, tmp_path / "b" / "ranks.parquet"], evaluations)
     assert not (tmp_path / "t.csv").exists()
 
 
@@ -405,8 +433,7 @@ def mixing_of(folder, model, mean, seed=1):
         name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)
     }
     mixing, users = (
-        folder / f"{model}.{seed}.mixing.parquet",
-        folder / f"{model}.{seed}.users.parquet",
+        folder / f"{model}.{seed}" / f"{name}.parquet" for name in ("mixing", "mixing_users")
     )
     write_run_table(mixing, run, {**columns, "single_item_inputs": [3] * len(rows)})
     latest = [mean[part] + shift for shift in (-0.1, 0.1) for part in PARTS]
@@ -424,7 +451,7 @@ def mixing_of(folder, model, mean, seed=1):
 
 
 def without_rows(folder, model, names, seed=1, note="no attention block"):
-    paths = [folder / f"{model}.{seed}.{name}.parquet" for name in names]
+    paths = [folder / f"{model}.{seed}" / f"{name}.parquet" for name in names]
     for path in paths:
         write_run_table(path, Run("d", "loo", model, seed), {}, note=note)
     return paths
@@ -432,9 +459,7 @@ def without_rows(folder, model, names, seed=1, note="no attention block"):
 
 def make_table3(folder, pairs):
     mixing, users = zip(*pairs, strict=True)
-    return make(
-        folder, "table3", mixing=mixing, mixing_users=users, resamples=[100], bootstrap_seed=[0]
-    )
+    return make(folder, "table3", [*mixing, *users], **DRAWN)
 
 
 def test_table3_by_hand(tmp_path):
@@ -467,7 +492,9 @@ def test_table3_says_why_a_model_has_no_ratio(tmp_path):
     model that has ratios.
     """
     pairs = [mixing_of(tmp_path, "sasrec", dict.fromkeys(PARTS, 0.5))]
-    pairs += [without_rows(tmp_path, "gru4rec", ["mixing", "users"], seed=seed) for seed in (1, 2)]
+    pairs += [
+        without_rows(tmp_path, "gru4rec", ["mixing", "mixing_users"], seed=seed) for seed in (1, 2)
+    ]
     csv, markdown, latex = make_table3(tmp_path, pairs)
     row = row_of(markdown, Model="gru4rec")
     assert row["Positions"] == "n/a: no attention block"
@@ -494,14 +521,16 @@ def test_table3_says_why_a_model_has_no_ratio_of_the_stack(tmp_path):
 
 def test_table3_of_a_study_without_attention(tmp_path):
     """``models: [gru4rec]`` is a study too; the table says n/a instead of failing."""
-    _, markdown, _ = make_table3(tmp_path, [without_rows(tmp_path, "gru4rec", ["mixing", "users"])])
+    _, markdown, _ = make_table3(
+        tmp_path, [without_rows(tmp_path, "gru4rec", ["mixing", "mixing_users"])]
+    )
     assert row_of(markdown, Model="gru4rec")["Positions"] == "n/a: no attention block"
 
 
 def test_table3_fails_where_a_file_is_missing(tmp_path):
     mixing, users = mixing_of(tmp_path, "sasrec", dict.fromkeys(PARTS, 0.5))
     users.unlink()
-    with pytest.raises(InputError, match=r"users\.parquet: no such file"):
+    with pytest.raises(InputError, match=r"mixing_users\.parquet: no such file"):
         make_table3(tmp_path, [(mixing, users)])
 
 
@@ -532,25 +561,14 @@ def rescale_of(folder, model, seed=1, backs=True):
     columns = {
         name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)
     }
-    path = folder / f"{model}.{seed}.rescale.parquet"
+    path = folder / f"{model}.{seed}" / "rescale.parquet"
     write_run_table(path, Run("d", "loo", model, seed), {**columns, "user": columns["case"]})
     return path
 
 
-DRAWN: dict = {"resamples": [100], "bootstrap_seed": [0]}
-
-
 def make_table4(folder, paths, tolerance=0.01):
-    return make(
-        folder,
-        "table4",
-        rescale=paths,
-        tolerances=[0.0, 0.01, 0.05],
-        headline_tolerance=[tolerance],
-        headline_cutoff=[10],
-        resamples=[100],
-        bootstrap_seed=[0],
-    )
+    told = {"tolerances": [0.0, 0.01, 0.05], "tolerance": tolerance, "cutoff": 10}
+    return make(folder, "table4", paths, **told, **DRAWN)
 
 
 def test_table4_by_hand(tmp_path):
@@ -604,7 +622,7 @@ def test_table4_of_nobody_recoverable(tmp_path):
     path = rescale_of(tmp_path, "sasrec")
     columns = {
         name: list(column)
-        for name, column in read_run_tables([path]).items()
+        for name, column in read_run_tables([path]).rows.items()
         if name not in RUN_COLUMNS
     }
     columns["target_rank"] = [1] * len(columns["case"])
@@ -648,7 +666,9 @@ def test_table4_of_a_study_without_a_choice(tmp_path, kind):
 
 def test_table4_fails_where_a_file_is_missing(tmp_path):
     with pytest.raises(InputError, match="no such file"):
-        make_table4(tmp_path, [rescale_of(tmp_path, "sasrec"), tmp_path / "other.parquet"])
+        make_table4(
+            tmp_path, [rescale_of(tmp_path, "sasrec"), tmp_path / "other" / "rescale.parquet"]
+        )
 
 
 # All
@@ -677,8 +697,8 @@ def test_latex_holds_no_character_that_latex_does_not_know(tmp_path):
 
 def test_a_table_that_cannot_be_made_leaves_none(tmp_path):
     with pytest.raises(InputError):
-        make_table4(tmp_path, [tmp_path / "other.parquet"])
-    assert list(tmp_path.iterdir()) == []
+        make_table4(tmp_path, [tmp_path / "other" / "rescale.parquet"])
+    assert not any(path.is_file() for path in tmp_path.rglob("*"))
 
 
 # Table 5 and comparisons
@@ -695,7 +715,7 @@ def test_table5_shows_differences_with_their_p(tmp_path):
                 "ci_low": 0.02,
                 "ci_high": 0.04,
                 "sd_seeds": 0.001,
-                "seeds": 2,
+                "trainings": 2,
             },
             {
                 "ties": "item - random",
@@ -703,7 +723,7 @@ def test_table5_shows_differences_with_their_p(tmp_path):
                 "value": 0.01,
                 "ci_low": -0.005,
                 "ci_high": 0.02,
-                "seeds": 8,
+                "trainings": 8,
                 "p": 0.01,
                 "p_holm": 0.02,
             },
@@ -713,15 +733,14 @@ def test_table5_shows_differences_with_their_p(tmp_path):
                 "value": -20.0,
                 "ci_low": -25.0,
                 "ci_high": -15.0,
-                "seeds": 8,
+                "trainings": 8,
                 "p": 0.001,
                 "p_holm": 0.002,
             },
-            {"ties": "item", "measure": "full shuffle, %", "value": None, "seeds": 2},
+            {"ties": "item", "measure": "full shuffle, %", "value": None, "trainings": 2},
         ]
     ).assign(dataset="d", split="gts", model="m", targets="all", users=1234)
-    write(tables.table5(facts, 10), *(tmp_path / f"table5.{kind}" for kind in ("csv", "md", "tex")))
-    markdown = (tmp_path / "table5.md").read_text(encoding="utf-8")
+    _, markdown, _ = written(tmp_path, tables.tie_order(Rows(facts), 10))
     assert row_of(markdown, Ties="item")["NDCG@10"] == "0.0300 ± 0.0010 [0.0200, 0.0400]"
     assert row_of(markdown, Ties="item")["full shuffle, %"] == "n/a"
     row = row_of(markdown, Ties="item - random")
@@ -735,7 +754,7 @@ def test_comparisons_show_both_p_and_what_the_draws_can_reach(tmp_path):
     """p and corrected p each in its own column, λ named, and a model without a residual
     by its reason.
     """
-    study = {"dataset": "d", "split": "gts", "seeds": 2, "users": 900, "cases": 900}
+    study = {"dataset": "d", "split": "gts", "trainings": 2, "users": 900, "cases": 900}
     facts = pd.DataFrame(
         [
             {
@@ -750,7 +769,6 @@ def test_comparisons_show_both_p_and_what_the_draws_can_reach(tmp_path):
                 "sd_seeds": 0.01,
                 "p": 0.003,
                 "p_holm": 0.006,
-                "note": "",
             },
             {
                 "model": "a",
@@ -764,16 +782,19 @@ def test_comparisons_show_both_p_and_what_the_draws_can_reach(tmp_path):
                 "sd_seeds": 0.001,
                 "p": 0.04,
                 "p_holm": 0.04,
-                "note": "",
             },
-            {"model": "b", "contrast": "residual scale", "note": "no attention block"},
         ]
     ).assign(**study)
-    write(
-        tables.comparisons(facts, 10, 9999),
-        *(tmp_path / f"comparisons.{kind}" for kind in ("csv", "md", "tex")),
+    missing = [("d", "gts", "b", seed, "no attention block") for seed in (1, 2)]
+    table = tables.comparisons(Rows(facts, missing), 10, 9999)
+    (row,) = table.facts[table.facts["note"] != ""].to_dict("records")
+    assert (row["model"], row["contrast"], row["note"]) == (
+        "b",
+        "residual scale",
+        "no attention block",
     )
-    markdown = (tmp_path / "comparisons.md").read_text(encoding="utf-8")
+    assert np.isnan(row["value"]) and len(table.facts) == 3
+    _, markdown, _ = written(tmp_path, table)
     row = row_of(markdown, Model="a", Contrast="residual scale")
     assert (row["Difference"], row["Of"], row["Value"]) == (
         "λ 0.5 − λ 1",

@@ -6,12 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lastitem.report.tie_order import (
-    TARGETS,
-    TIE_ORDER_MEASURES,
-    TIES_DIFFERENCE,
-    tie_order_effects,
-)
+from lastitem.report.tie_order import tie_order
+from lastitem.study.runs import TARGET_GROUPS, TIE_ORDER_MEASURES, TIES_DIFFERENCE
 from tests.report.test_summaries import FEW, frame_of, measured
 
 
@@ -60,17 +56,17 @@ def test_tie_order_by_hand():
     ]
     ranks, shuffled = (pd.concat(frames, ignore_index=True) for frames in zip(*runs, strict=True))
     same = {name: ["u", "v", "w", "x"] for name in ranks["dataset"].unique()}
-    found = tie_order_effects(ranks, shuffled, same, 10, FEW, permutations=99)
+    found = tie_order(ranks, shuffled, same, 10, FEW, permutations=99)
     assert (found["dataset"] == "d.e").all()
-    assert list(found["targets"].unique()) == list(TARGETS) and list(
+    assert list(found["targets"].unique()) == list(TARGET_GROUPS) and list(
         found["measure"].unique()
     ) == list(TIE_ORDER_MEASURES)
     value = found.set_index(["ties", "targets", "measure"])["value"]
-    assert [value["item", name, "NDCG"] for name in TARGETS] == [0.75, 1.0, 0.5]
-    assert [value["item", name, "full shuffle, %"] for name in TARGETS] == pytest.approx(
+    assert [value["item", name, "NDCG"] for name in TARGET_GROUPS] == [0.75, 1.0, 0.5]
+    assert [value["item", name, "full shuffle, %"] for name in TARGET_GROUPS] == pytest.approx(
         [-100 * 2 / 3, -100, 0]
     )
-    assert [value["random", name, "NDCG"] for name in TARGETS] == pytest.approx(
+    assert [value["random", name, "NDCG"] for name in TARGET_GROUPS] == pytest.approx(
         [4 / 8, 2.5 / 4, 1.5 / 4]
     )
     assert value["random", "tied", "full shuffle, %"] == pytest.approx(100 * (2 / 2.5 - 1))
@@ -79,15 +75,15 @@ def test_tie_order_by_hand():
         and (value["random", :, "HRLI"] == 1).all()
         and (value[:, :, "partial shuffle, %"] == 0).all()
     )
-    assert [value["item", name, "HRL2I"] for name in TARGETS] == pytest.approx([1 / 3, 0, 1])
+    assert [value["item", name, "HRL2I"] for name in TARGET_GROUPS] == pytest.approx([1 / 3, 0, 1])
     row = measured(found, ties="random", targets="all", measure="NDCG")
-    assert (row["seeds"], row["users"], row["sd_seeds"]) == (
+    assert (row["trainings"], row["users"], row["sd_seeds"]) == (
         2,
         4,
         pytest.approx(np.std([2.5 / 4, 1.5 / 4], ddof=1)),
     )
-    assert set(found.loc[found["ties"] == "item", "seeds"]) == {1}
-    assert [value["item - random", name, "NDCG"] for name in TARGETS] == pytest.approx(
+    assert set(found.loc[found["ties"] == "item", "trainings"]) == {1}
+    assert [value["item - random", name, "NDCG"] for name in TARGET_GROUPS] == pytest.approx(
         [0.75 - 4 / 8, 1.0 - 2.5 / 4, 0.5 - 1.5 / 4]
     )
     assert value["item - random", "tied", "full shuffle, %"] == pytest.approx(
@@ -95,7 +91,7 @@ def test_tie_order_by_hand():
     )
     differences = found[found["ties"] == TIES_DIFFERENCE]
     assert differences["users"].tolist() == [4, 4, 3, 4, 4, 2, 2, 2, 2, 2, 2, 2, 1, 2, 2] and set(
-        differences["seeds"]
+        differences["trainings"]
     ) == {3}
     assert found.loc[found["ties"] != TIES_DIFFERENCE, ["p", "p_holm"]].isna().all().all()
     assert differences.loc[differences["measure"] == "HRLI", "p"].tolist() == [1.0] * 3
@@ -118,22 +114,22 @@ def test_each_draw_with_each_seed_is_a_training():
     ]
     ranks, shuffled = (pd.concat(frames, ignore_index=True) for frames in zip(*runs, strict=True))
     same = {name: ["u", "v", "w", "x"] for name in ranks["dataset"].unique()}
-    found = tie_order_effects(ranks, shuffled, same, 10, FEW, permutations=99)
+    found = tie_order(ranks, shuffled, same, 10, FEW, permutations=99)
     item, random, difference = (
         measured(found, ties=ties, targets="all", measure="NDCG")
         for ties in ("item", "random", TIES_DIFFERENCE)
     )
-    assert (item["seeds"], item["value"], item["sd_seeds"]) == (
+    assert (item["trainings"], item["value"], item["sd_seeds"]) == (
         2,
         0.75,
         pytest.approx(np.std([1, 0.5], ddof=1)),
     )
-    assert (random["seeds"], random["value"], random["sd_seeds"]) == (
+    assert (random["trainings"], random["value"], random["sd_seeds"]) == (
         4,
         0.375,
         pytest.approx(np.std([1, 0.5, 0, 0], ddof=1)),
     )
-    assert (difference["seeds"], difference["value"]) == (6, 0.375)
+    assert (difference["trainings"], difference["value"]) == (6, 0.375)
 
 
 def test_tie_order_pairs_users_by_their_ids():
@@ -147,7 +143,7 @@ def test_tie_order_pairs_users_by_their_ids():
     )
     ranks["tied"] = False
     ids = {"d.ties-item": ["u", "v", "w", "x"], "d.ties-random-1": ["v", "w", "y", "z"]}
-    found = tie_order_effects(ranks, shuffled, ids, 10, FEW, permutations=99)
+    found = tie_order(ranks, shuffled, ids, 10, FEW, permutations=99)
     row = measured(found, ties=TIES_DIFFERENCE, targets="all", measure="NDCG")
     assert (row["users"], row["value"], row["ci_low"], row["ci_high"], row["p"]) == (
         2,
@@ -161,7 +157,7 @@ def test_tie_order_pairs_users_by_their_ids():
 
 def test_tie_order_of_one_order_alone_has_no_difference():
     ranks, shuffled = tied_runs("d.ties-item", 1, [3, 1, 0, 3], [3, 1, 0, 3])
-    found = tie_order_effects(
+    found = tie_order(
         ranks, shuffled, {"d.ties-item": ["u", "v", "w", "x"]}, 10, FEW, permutations=99
     )
     assert set(found["ties"]) == {"item"} and found["p"].isna().all()

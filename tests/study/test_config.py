@@ -1,8 +1,8 @@
 """The config is checked before any job starts, and each fault is named with its key,
 value and what is allowed.
 
-H11: no resolver exists, so an expression is only a text, refused where a number or a
-name is wanted.
+No resolver exists, so an expression is only a text, refused where a number or a name is
+wanted.
 """
 
 import copy
@@ -15,7 +15,7 @@ import yaml
 from lastitem.errors import InputError
 from lastitem.models.registry import build
 from lastitem.study.config import check, study_runs, tie_order_runs
-from lastitem.training.loop import TrainingSettings
+from lastitem.study.settings import TrainingSettings, checked
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = ROOT / "workflow/schemas/config.schema.yaml"
@@ -554,7 +554,7 @@ def test_what_passes_can_be_built():
         }
         assert build(settings["architecture"], 5, own).items == 5
         training = config["training"] | settings.get("training", {})
-        assert asdict(TrainingSettings.from_mapping(training)).items() >= training.items()
+        assert asdict(checked(TrainingSettings, training, "training")).items() >= training.items()
 
 
 def test_runs_of_a_study():

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import copy
 import os
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 import yaml
+
+from lastitem.study.products import SUMMARIES
 
 from .conftest import CONFIG, copy_project, planned_rules, snakemake
 
@@ -30,6 +33,7 @@ def test_one_figure_makes_only_what_it_needs(tmp_path: Path):
         "split": 1,
         "train": 3,
         "shuffle": 3,
+        "summarize": 1,
         "fig1": 1,
     }
 
@@ -62,28 +66,64 @@ def test_an_edit_of_a_module_reruns_what_imports_it(changed: Path):
 
 
 @pytest.mark.parametrize(
-    ("change", "expected"),
+    ("change", "expected", "summaries"),
     [
         (
             "residual_scales=[0.0,1.0]",
             {"rescale", "table4", "comparisons", "claims", "fig4", "fig5", "fig6"},
+            {"residual_sweep", "mixing_by_scale", "recovery_sweep", "recovery_curves"}
+            | {"chosen_scales", "at_the_choice", "comparisons", "claims"},
         ),
-        ("cutoffs=[1,10]", {"evaluate", "table2", "comparisons", "claims", "fig2"}),
-        ("shuffle_repeats=3", {"shuffle", "comparisons", "claims", "fig1"}),
-        ("map_positions=5", {"decompose", "table3", "claims", "fig3"}),
+        (
+            "cutoffs=[1,10]",
+            {"evaluate", "table2", "comparisons", "claims", "fig2"},
+            {"accuracy", "last_item_hit_rates", "comparisons", "claims"},
+        ),
+        (
+            "shuffle_repeats=3",
+            {"shuffle", "comparisons", "claims", "fig1"},
+            {"shuffles", "comparisons", "claims"},
+        ),
+        (
+            "map_positions=5",
+            {"decompose", "table3", "claims", "fig3"},
+            {"attention_maps", "mixing_ratios", "mixing_at_readout", "claims"},
+        ),
         (
             "seeds=[4]",
             {"train", "learning_curve", "evaluate", "shuffle", "decompose", "rescale"}
             | EVERY_FIGURE_AND_TABLE - {"table1"},
+            {*SUMMARIES} - {"statistics", "tie_order"},
         ),
     ],
 )
 def test_a_changed_setting_reruns_what_depends_on_it(
-    finished: Path, change: str, expected: set[str]
+    finished: Path, change: str, expected: set[str], summaries: set[str]
 ):
     """And nothing else; a λ grid leaves the training alone."""
-    planned = planned_rules(snakemake(finished, "-n", "all", "--config", change).stdout)
-    assert set(planned) - {"all", "page"} == expected
+    said = snakemake(finished, "-n", "all", "--config", change).stdout
+    assert set(planned_rules(said)) - {"all", "page", "summarize"} == expected
+    found = re.findall(r"^    output: results/summaries/(\w+)\.parquet$", said, re.MULTILINE)
+    assert set(found) == summaries
+
+
+def test_files_of_two_studies_are_not_put_on_one_page(changed: Path):
+    """A table made with other settings stands beside the rest: the page names it and
+    both studies, and the command it gives makes it anew.
+    """
+    done = snakemake(changed, "results/table2.csv", "--config", "bootstrap={resamples: 300}")
+    assert done.returncode == 0, done.stdout[-3000:]
+    kept = ("--rerun-triggers", "mtime")
+    done = snakemake(changed, "results/index.html", *kept)
+    assert done.returncode != 0, "Snakemake was told not to mind the settings"
+    refused = r"results/table2\.csv: is of another study \(\w{12}; wanted is \w{12}\); make it"
+    assert re.search(refused, done.stdout), done.stdout[-3000:]
+    assert "snakemake results/table2.csv --force" in done.stdout
+    done = snakemake(changed, "results/table2.csv", "--force", *kept)
+    refused = r"results/summaries/accuracy\.parquet: is of another study"
+    assert done.returncode != 0 and re.search(refused, done.stdout), done.stdout[-3000:]
+    done = snakemake(changed, "results/index.html")
+    assert done.returncode == 0, done.stdout[-3000:]
 
 
 def test_a_touched_file_reruns_nothing(changed: Path):

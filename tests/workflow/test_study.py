@@ -20,7 +20,9 @@ from ..report.typesetting import typeset
 from .conftest import ROOT, copy_project, environment, planned_rules, snakemake
 
 TABLE_NAMES = [*(f"table{number}" for number in range(1, 5)), "comparisons", "claims"]
-TABLES = [f"results/{name}.{ending}" for name in TABLE_NAMES for ending in ("csv", "md", "tex")]
+TABLES = [
+    f"results/{name}.{ending}" for name in TABLE_NAMES for ending in ("csv", "md", "tex", "json")
+]
 FIGURES = [
     f"results/fig{number}.{ending}" for number in range(1, 7) for ending in ("pdf", "png", "csv")
 ]
@@ -47,12 +49,29 @@ def test_results_say_what_they_stand_on(finished: Path):
     )
     accuracy = pd.read_csv(finished / "results/table2.csv")
     assert set(accuracy["model"]) == {"sasrec", "gru4rec", "bert4rec", "popularity"}
-    assert (accuracy["users"] == 40).all() and (accuracy["seeds"] == 1).all()
+    assert (accuracy["users"] == 40).all() and (accuracy["trainings"] == 1).all()
     assert (
         accuracy.loc[accuracy["metric"] != "coverage", ["ci_low", "ci_high"]].notna().all(axis=None)
     )
     users = pyarrow.parquet.read_table(finished / "results/tiny/core/users.parquet").to_pydict()
     assert set(users["user_id"]) == set(log["who"])
+
+
+def test_every_csv_says_of_which_study_it_is(finished: Path):
+    """Its last columns: a hash of its settings, the seeds, and the versions of the
+    trainings and of what made it; table 1 has no trainings behind it.
+    """
+    run = finished / "results/tiny/loo/sasrec/seed=3"
+    versions = json.loads((run / "model.json").read_text(encoding="utf-8"))["versions"]
+    trained = f"trained: lastitem {versions['lastitem']} torch {versions['torch']}; "
+    for path in sorted((finished / "results").glob("*.csv")):
+        facts = pd.read_csv(path, dtype=str, keep_default_na=False)
+        assert list(facts.columns[-3:]) == ["study", "seeds", "versions"], path.name
+        ((study, seeds, made),) = set(facts.iloc[:, -3:].itertuples(index=False, name=None))
+        assert re.fullmatch("[0-9a-f]{12}", study)
+        assert seeds == ("" if path.name == "table1.csv" else "3")
+        assert made.startswith("made: " if path.name == "table1.csv" else trained)
+        assert made.endswith(f"numpy {version('numpy')} pandas {version('pandas')}")
 
 
 def test_the_page_says_what_the_files_say(finished: Path):
@@ -311,5 +330,5 @@ def test_a_command_of_the_readme_runs(tmp_path: Path, line: str):
         expected |= dict.fromkeys(("train", "evaluate"), runs + baselines)
         expected |= dict.fromkeys(("shuffle", "decompose", "rescale", "learning_curve"), runs)
         expected |= dict.fromkeys((*TABLE_NAMES, "page", "all"), 1)
-        expected |= {f"fig{number}": 1 for number in range(1, 7)}
+        expected |= {f"fig{number}": 1 for number in range(1, 7)} | {"summarize": 15}
         assert planned_rules(done.stdout) == expected

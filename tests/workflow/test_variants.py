@@ -83,7 +83,7 @@ def test_the_tie_order_study(changed: Path):
     assert set(table["dataset"]) == {"tiny"} and len(table) == 3 * 3 * 5, (
         "each order, and their difference"
     )
-    assert table.groupby("ties")["seeds"].unique().map(list).to_dict() == {
+    assert table.groupby("ties")["trainings"].unique().map(list).to_dict() == {
         "item": [1],
         "random": [2],
         "item - random": [3],
@@ -127,7 +127,7 @@ def test_runs_that_are_left_out(changed: Path):
         ("loo", "popularity"): 1,
         ("gts", "popularity"): 1,
     }
-    assert table.set_index(["split", "model"])["seeds"].to_dict() == wanted
+    assert table.set_index(["split", "model"])["trainings"].to_dict() == wanted
     bars = pd.read_csv(changed / "results/fig1.csv")
     assert set(zip(bars["split"], bars["model"], strict=True)) == {
         study for study in wanted if study[1] != "popularity"

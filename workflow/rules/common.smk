@@ -1,10 +1,12 @@
-# What every rules file uses: the checked config, paths, wildcards, and the few functions of wildcards.
-# Parsed again in every cluster job, so nothing heavy (torch, pandas, numpy) may be imported here.
+# What every rules file uses: the checked config, paths, wildcards, and the few
+# functions of wildcards. Parsed again in every cluster job, so nothing heavy (torch,
+# pandas, numpy) may be imported here.
 import functools
 import itertools
 import json
 import os
 import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -13,9 +15,18 @@ from snakemake.exceptions import WorkflowError
 sys.path.insert(0, str(Path(workflow.basedir) / "src"))
 
 from lastitem.models.settings import import_path
-from lastitem.study.config import check, own_settings, study_runs, tie_order_runs
+from lastitem.study.config import check, own_settings, study_runs
 from lastitem.errors import InputError, after_failure
 from lastitem.study.dependencies import files_of, imported_modules
+from lastitem.study.products import FIGURES, SUMMARIES, TABLES
+from lastitem.study.products import (
+    runs_of,
+    settings_of,
+    split_settings,
+    study_of,
+    study_of_run,
+    ties_settings,
+)
 from lastitem.data.download.local_files import fingerprints, without_password
 
 try:
@@ -23,48 +34,31 @@ try:
 except InputError as error:
     raise WorkflowError(str(error)) from None
 
-# A profile that means GPUs says so with the scope of a resource: that is no option anybody gives on the command line, where --config takes the
-# place of the profile's own `config`, and --resources of its `resources`.
+# A profile that means GPUs says so with the scope of a resource: that is no option
+# anybody gives on the command line, where --config takes the place of the profile's own
+# `config`, and --resources of its `resources`.
 if (
     "cuda" in workflow.resource_settings.overwrite_resource_scopes
     and "device" not in workflow.config_settings.config
 ):
     raise WorkflowError(
-        "device: --config on the command line takes the place of the profile's device=cuda; say both: --config device=cuda …"
+        "device: --config on the command line takes the place of the profile's device=cuda;"
+        " say both: --config device=cuda …"
         " (device=cpu for a cluster without GPUs)"
     )
 
-# Relative where the workflow lies in the working directory, so that moving the folder changes no path.
+# Relative where the workflow lies in the working directory, so that moving the folder
+# changes no path.
 SCRIPTS = os.path.relpath(Path(workflow.basedir) / "src")
 PUBLISHED = os.path.relpath(Path(workflow.basedir) / "config/published")
 CAPTIONS = os.path.relpath(Path(workflow.basedir) / "workflow/report")
 ENVIRONMENT = f"{workflow.basedir}/envs/lastitem.yaml"
 
-TIE_ORDER = bool(tie_order_runs(config))
-TABLES = [
-    "table1",
-    "table2",
-    "table3",
-    "table4",
-    *(["table5"] if TIE_ORDER else []),
-    "comparisons",
-    "claims",
-]
-SHOWN = {
-    "fig1": "Shuffled histories",
-    "fig2": "Last-item hit rates",
-    "fig3": "Attention and AttnResLN maps",
-    "fig4": "λ against HRLI and mixing",
-    "fig5": "HRLI against accuracy along λ",
-    "fig6": "Chosen λ and oracle",
-    "fig7": "Tie order",
-}
-FIGURES = [name for name in SHOWN if name != "fig7" or TIE_ORDER]
-
 CORE = "results/{dataset}/core"
 SPLIT = "results/{dataset}/{split}"
 RUN = "results/{dataset}/{split}/{model}/seed={seed}"
 GRID = "results/{dataset}/{split}/{model}/grid/{point}/seed={seed}"
+OF_DATASETS = ("statistics.json", "users.parquet")
 RUN_NAME = "{dataset}.{split}.{model}.seed={seed}"
 
 
@@ -74,6 +68,17 @@ wildcard_constraints:
     model="|".join(map(re.escape, config["model_settings"])),
     seed="[0-9]+",
     point="[^/]+",
+    summary="|".join(SUMMARIES),
+
+
+def stanza(wildcards):
+    """The log's entry in the config."""
+    return config["registry"][wildcards.dataset]
+
+
+def entry(wildcards):
+    """The model's entry in the config."""
+    return config["model_settings"][wildcards.model]
 
 
 def script(name):
@@ -83,17 +88,21 @@ def script(name):
 
 @functools.cache
 def modules(name):
-    """The library modules a script imports: as inputs they make an edit rerun what depends on it."""
+    """The library modules a script imports: as inputs they make an edit rerun what
+    depends on it.
+    """
     return [str(path) for path in imported_modules(script(name))]
 
 
 def architecture(wildcards):
     """Which model it is."""
-    return config["model_settings"][wildcards.model]["architecture"]
+    return entry(wildcards)["architecture"]
 
 
 def model_code(script):
-    """The files a model is made of, beside those the script imports: an edit trains it anew, and no other."""
+    """The files a model is made of, beside those the script imports: an edit trains
+    it anew, and no other.
+    """
     return lambda wildcards: code_beside(script, import_path(architecture(wildcards)))
 
 
@@ -111,28 +120,58 @@ def runs(path, models=None):
     ]
 
 
-def tie_runs(path):
-    """One file of every run of the tie-order study; asked for where there is none, an error before any job."""
-
-    def files(wildcards):
-        if not TIE_ORDER:
-            raise WorkflowError(
-                "table5, fig7: this study has no tie-order study: name its logs, splits and models under tie_order in the config"
-            )
-        return [f"{RUN}/{path}".format(**run) for run in tie_order_runs(config)]
-
-    return files
+def made(products):
+    """The names of the tables or figures of this study: those of the tie-order study
+    only where there is one.
+    """
+    has_ties = bool(runs_of(config, "tie_order"))
+    return [name for name, shown in products.items() if has_ties or "tie_order" not in shown.reads]
 
 
-#: The datasets of the tie-order study, one for each order.
-TIE_DATASETS = list(dict.fromkeys(run["dataset"] for run in tie_order_runs(config)))
+def files_of_summary(wildcards):
+    """What a summary reads: other summaries, and files of runs or datasets, with the
+    description of each run.
+    """
+    summary = SUMMARIES[wildcards.summary]
+    behind = runs_of(config, summary.of)
+    if not behind:
+        raise WorkflowError(
+            "table5, fig7: this study has no tie-order study: name its logs, splits and"
+            " models under tie_order in the config"
+        )
+    places = []
+    for name in summary.reads:
+        folder = CORE if name in OF_DATASETS else RUN
+        places.append(
+            f"results/summaries/{name}.parquet" if name in SUMMARIES else f"{folder}/{name}"
+        )
+    if any(place.startswith(f"{RUN}/") for place in places):
+        places.append(f"{RUN}/model.json")
+    return list(dict.fromkeys(place.format(**run) for place in places for run in behind))
+
+
+def told(product):
+    """Options: the settings of a summary, table or figure, the study it is of, and
+    those of the summaries it reads.
+    """
+    return options_of(
+        {
+            "settings": json.dumps(settings_of(config, product)),
+            "study": study_of(config, product),
+            "studies": json.dumps(studies(SUMMARIES, product.reads)),
+        }
+    )
+
+
+def studies(products, names):
+    """Name → the study that a summary, table or figure must be of."""
+    return {name: study_of(config, products[name]) for name in names if name in products}
 
 
 def raw(path):
     """A file of the raw log of a dataset, which may be that of another one with other ties."""
-    return (
-        lambda wildcards: f"data/{config['registry'][wildcards.dataset].get('log_of', wildcards.dataset)}/{path}"
-    )
+
+    return lambda log: f"data/{stanza(log).get('log_of', log.dataset)}/{path}"
 
 
 def is_there(path):
@@ -144,59 +183,46 @@ def of_sources(*keys):
     """JSON: the given keys of each source of a dataset, in the order in which sources are tried."""
 
     def select(wildcards):
-        sources = config["registry"][wildcards.dataset]["sources"]
         # The order of the sources counts, that of their keys does not.
-        chosen = {
-            name: {key: source[key] for key in keys if key in source}
-            for name, source in sources.items()
-        }
-        return json.dumps(
-            {
-                name: json.loads(json.dumps(source, sort_keys=True))
-                for name, source in chosen.items()
-            }
-        )
+        sources = stanza(wildcards)["sources"].items()
+        return json.dumps({name: in_order(source, keys) for name, source in sources})
 
     return select
 
 
+def in_order(mapping, keys):
+    """What a mapping has of some keys, these and those inside sorted."""
+    chosen = {key: mapping[key] for key in keys if key in mapping}
+    return json.loads(json.dumps(chosen, sort_keys=True))
+
+
 def origin(wildcards):
-    """JSON: the state of the local files a dataset may come from. As a parameter it makes a change of one rerun what follows;
-    as an input, a file that has gone would make Snakemake throw away what was made of it."""
-    return json.dumps(
-        fingerprints(
-            config["registry"][wildcards.dataset]["sources"], Path("data", wildcards.dataset)
-        ),
-        sort_keys=True,
-    )
+    """JSON: the state of the local files a dataset may come from. As a parameter it makes a change
+    of one rerun what follows; as an input, a file that has gone would make Snakemake throw away
+    what was made of it.
+    """
+    found = fingerprints(stanza(wildcards)["sources"], Path("data", wildcards.dataset))
+    return json.dumps(found, sort_keys=True)
 
 
 def split_options(wildcards):
     """What a split is told, without what has no influence on it."""
-    gts, options = config["gts"], {"kind": wildcards.split, "target": config["target"]}
-    if wildcards.split == "gts":
-        options |= {"quantile": gts["quantile"], "validation-kind": gts["validation"]}
-        if gts["validation"] == "by_user":
-            options |= {"validation-users": gts["validation_users"], "seed": config["data_seed"]}
-    if config["target"] == "random":
-        options["seed"] = config["data_seed"]
-    return " ".join(f"--{name} {value}" for name, value in options.items())
+    return options_of(split_settings(config, wildcards.split))
 
 
 def ties_options(wildcards):
     """The order of ties, with the seed where it has an influence."""
-    dataset = config["registry"][wildcards.dataset]
-    seed = (
-        f" --seed {dataset.get('ties_seed', config['data_seed'])}"
-        if dataset["ties"] == "random"
-        else ""
-    )
-    return f"--ties {dataset['ties']}{seed}"
+    return options_of(ties_settings(config, wildcards.dataset))
+
+
+def options_of(settings):
+    """Settings as options of a command line."""
+    return " ".join(f"--{name} {shlex.quote(str(value))}" for name, value in settings.items())
 
 
 def filter_seen(wildcards):
     """Whether seen items are left out of the recommendations, as the dataset's stanza says."""
-    return str(config["registry"][wildcards.dataset]["filter_seen"]).lower()
+    return str(stanza(wildcards)["filter_seen"]).lower()
 
 
 def gpu(wildcards):
@@ -211,13 +237,15 @@ def attempts(megabytes):
 
 def model_settings(wildcards):
     """JSON: what the architecture is built with; at a point of a grid, with that point's values."""
-    own = own_settings(config["model_settings"][wildcards.model])
+    own = own_settings(entry(wildcards))
     point = getattr(wildcards, "point", None)
     return json.dumps(own | (grid_points(wildcards.model)[point] if point else {}), sort_keys=True)
 
 
 def grid_points(model):
-    """Name → settings of each point of a model's grid, in the order of the grid; empty if it has none."""
+    """Name → settings of each point of a model's grid, in the order of the grid;
+    empty if it has none.
+    """
     grid = config["model_settings"][model].get("grid", {})
     points = (
         [dict(zip(grid, values)) for values in itertools.product(*grid.values())] if grid else []
@@ -225,22 +253,26 @@ def grid_points(model):
     return {",".join(f"{key}={value}" for key, value in point.items()): point for point in points}
 
 
+def study_of_training(wildcards):
+    """A hash of all settings that can change a training, which its learning curve carries."""
+    return study_of_run(config, wildcards, grid_points(wildcards.model).get(wildcards.get("point")))
+
+
 def of_grid(path):
     """One file of each point of the grid of a model, trained with the first seed."""
 
     def files(wildcards):
-        known = {key: wildcards[key] for key in ("dataset", "split", "model")} | {
-            "seed": config["seeds"][0]
-        }
-        return [
-            f"{GRID}/{path}".format(point=point, **known) for point in grid_points(wildcards.model)
-        ]
+        known = {**wildcards, "seed": config["seeds"][0]}
+        points = grid_points(wildcards.model)
+        return [f"{GRID}/{path}".format(**known, point=point) for point in points]
 
     return files
 
 
 def choice(wildcards):
-    """The choice that a training with a grid follows, and with the first seed the models it chose among."""
+    """The choice that a training with a grid follows, and with the first seed the
+    models it chose among.
+    """
     if not grid_points(wildcards.model):
         return []
     trained = [
@@ -253,23 +285,15 @@ def choice(wildcards):
 
 def training_settings(wildcards):
     """JSON: the study's training settings, overridden by the model's own."""
-    own = config["model_settings"][wildcards.model].get("training", {})
-    return json.dumps(
-        {"validation_cutoff": config["headline_cutoff"]} | config["training"] | own, sort_keys=True
-    )
+    settings = {"validation_cutoff": config["headline_cutoff"]} | config["training"]
+    return json.dumps(settings | entry(wildcards).get("training", {}), sort_keys=True)
 
 
 def study_settings(wildcards):
     """JSON: the config, of the registry and the models only what the study names."""
     models = {*config["models"], *config["baselines"], *config["tie_order"]["models"]}
     chosen = {
-        "registry": {
-            name: stanza
-            for name, stanza in config["registry"].items()
-            if name in config["datasets"]
-        },
-        "model_settings": {
-            name: settings for name, settings in config["model_settings"].items() if name in models
-        },
+        "registry": in_order(config["registry"], config["datasets"]),
+        "model_settings": in_order(config["model_settings"], sorted(models)),
     }
     return without_password(json.dumps(config | chosen, sort_keys=True))

@@ -1,5 +1,6 @@
 # Needs: config/datasets.yaml (or own stanzas below `registry:`).
-# Makes: data/{dataset}/raw, results/{dataset}/core/ (filtered and encoded log), results/{dataset}/{split}/*.parquet.
+# Makes: data/{dataset}/raw, results/{dataset}/core/ (filtered and encoded log),
+#        results/{dataset}/{split}/*.parquet.
 
 
 localrules:
@@ -8,7 +9,8 @@ localrules:
 
 rule download:
     input:
-        # Ancient, because Snakemake would delete a download before a rerun, and an edit of this code is no reason to fetch again.
+        # Ancient: Snakemake deletes outputs before a rerun, and an edit of this code is no reason
+        # to fetch again.
         script=ancient(script("download.py")),
         modules=ancient(modules("download.py")),
     output:
@@ -21,9 +23,10 @@ rule download:
     conda:
         ENVIRONMENT
     resources:
-        # No parameter: another wording is no reason to fetch again.
-        licence=lambda wildcards: config["registry"][wildcards.dataset].get("licence", ""),
-        # Nor is that the log is there already: then Snakemake deletes it, and it need not be fetched again.
+        # Resources, because a change of one is no reason to fetch again: another wording of the
+        # licence, or that the log is there already (then Snakemake deletes it, and the hard link
+        # that keeps it is taken).
+        licence=lambda wildcards: stanza(wildcards).get("licence", ""),
         kept=is_there("data/{dataset}/raw"),
     params:
         sources=of_sources(
@@ -31,8 +34,9 @@ rule download:
         ),
         fingerprints=origin,
     shell:
-        "python {input.script:q} --dataset {wildcards.dataset:q} --sources {params.sources:q} --licence={resources.licence:q}"
-        " --fingerprints {params.fingerprints:q} --kept {resources.kept}"
+        "python {input.script:q} --dataset {wildcards.dataset:q} --sources {params.sources:q}"
+        " --licence={resources.licence:q} --fingerprints {params.fingerprints:q}"
+        " --kept {resources.kept}"
         " --out {output.log:q} --provenance {output.provenance:q} 2>&1 | tee {log:q}"
 
 
@@ -63,17 +67,18 @@ rule core_filter:
         minimum_events=config["p_core"],
         ties=ties_options,
     shell:
-        "python {input.script:q} --dataset {wildcards.dataset:q} --log {input.log:q} --provenance {input.provenance:q}"
-        " --sources {params.sources:q} --minimum-events {params.minimum_events} {params.ties}"
-        " --interactions {output.interactions:q} --users {output.user_map:q} --items {output.item_map:q}"
-        " --statistics {output.statistics:q} 2>&1 | tee {log:q}"
+        "python {input.script:q} --dataset {wildcards.dataset:q} --log {input.log:q}"
+        " --provenance {input.provenance:q} --sources {params.sources:q}"
+        " --minimum-events {params.minimum_events} {params.ties}"
+        " --interactions {output.interactions:q} --users {output.user_map:q}"
+        " --items {output.item_map:q} --statistics {output.statistics:q} 2>&1 | tee {log:q}"
 
 
 rule split:
     input:
         script=script("split.py"),
         modules=modules("split.py"),
-        interactions=f"{CORE}/interactions.parquet",
+        interactions=rules.core_filter.output.interactions,
     output:
         train=f"{SPLIT}/train.parquet",
         validation=f"{SPLIT}/validation.parquet",
@@ -91,5 +96,6 @@ rule split:
     params:
         options=split_options,
     shell:
-        "python {input.script:q} --interactions {input.interactions:q} {params.options} --train {output.train:q}"
-        " --validation {output.validation:q} --test {output.test:q} --counts {output.counts:q} 2>&1 | tee {log:q}"
+        "python {input.script:q} --interactions {input.interactions:q} {params.options}"
+        " --train {output.train:q} --validation {output.validation:q} --test {output.test:q}"
+        " --counts {output.counts:q} 2>&1 | tee {log:q}"

@@ -1,7 +1,16 @@
-# Needs: trained models and the parts of their splits.
-# Makes, per run: ranks.parquet and evaluation.json (accuracy, last-item ranks), shuffle.parquet, mixing*.parquet and
-# maps.parquet (norm decomposition), rescale*.parquet (residual scaling, recovery).
-# The sweeps (permutations, residual scales) are loops inside one job per trained model.
+# Needs: trained models and the parts of their splits. Makes, per run: ranks.parquet and
+# evaluation.json (accuracy, last-item ranks), shuffle.parquet, mixing*.parquet and
+# maps.parquet (norm decomposition), rescale*.parquet (residual scaling, recovery). The
+# sweeps (permutations, residual scales) are loops inside one job per trained model.
+
+#: How every diagnosis begins: the script, the run, its trained model, the test part,
+#: where to compute.
+OF_A_TRAINED_MODEL = (
+    "OMP_NUM_THREADS={threads} python {input.script:q} --dataset {wildcards.dataset:q}"
+    " --split {wildcards.split} --model {wildcards.model:q} --seed {wildcards.seed}"
+    " --weights {input.weights:q} --description {input.description:q} --test {input.test:q}"
+    " --device {params.device} --threads {threads}"
+)
 
 
 rule evaluate:
@@ -36,13 +45,11 @@ rule evaluate:
         cutoffs=config["cutoffs"],
         recommendation_length=config["recommendation_length"],
     shell:
-        "OMP_NUM_THREADS={threads} python {input.script:q}"
-        " --dataset {wildcards.dataset:q} --split {wildcards.split} --model {wildcards.model:q} --seed {wildcards.seed}"
-        " --weights {input.weights:q} --description {input.description:q} --test {input.test:q}"
-        " --device {params.device} --threads {threads}"
-        " --train {input.train:q} --users {input.user_map:q} --items {input.item_map:q}"
+        OF_A_TRAINED_MODEL
+        + " --train {input.train:q} --users {input.user_map:q} --items {input.item_map:q}"
         " --filter-seen {params.filter_seen} --cutoffs {params.cutoffs} --ranks {output.ranks:q}"
-        " --recommendation-length {params.recommendation_length} --recommendations {output.recommendations:q}"
+        " --recommendation-length {params.recommendation_length} --recommendations"
+        " {output.recommendations:q}"
         " --summary {output.summary:q} > {log:q} 2>&1"
 
 
@@ -73,11 +80,7 @@ rule shuffle:
         repeats=config["shuffle_repeats"],
         seed=config["shuffle_seed"],
     shell:
-        "OMP_NUM_THREADS={threads} python {input.script:q}"
-        " --dataset {wildcards.dataset:q} --split {wildcards.split} --model {wildcards.model:q} --seed {wildcards.seed}"
-        " --weights {input.weights:q} --description {input.description:q} --test {input.test:q}"
-        " --device {params.device} --threads {threads}"
-        " --filter-seen {params.filter_seen}"
+        OF_A_TRAINED_MODEL + " --filter-seen {params.filter_seen}"
         " --repeats {params.repeats} --shuffle-seed {params.seed} --out {output:q} > {log:q} 2>&1"
 
 
@@ -108,12 +111,9 @@ rule decompose:
         device=config["device"],
         map_positions=config["map_positions"],
     shell:
-        "OMP_NUM_THREADS={threads} python {input.script:q}"
-        " --dataset {wildcards.dataset:q} --split {wildcards.split} --model {wildcards.model:q} --seed {wildcards.seed}"
-        " --weights {input.weights:q} --description {input.description:q} --test {input.test:q}"
-        " --device {params.device} --threads {threads}"
-        " --map-positions {params.map_positions}"
-        " --mixing {output.mixing:q} --mixing-users {output.mixing_users:q} --maps {output.maps:q} > {log:q} 2>&1"
+        OF_A_TRAINED_MODEL + " --map-positions {params.map_positions}"
+        " --mixing {output.mixing:q} --mixing-users {output.mixing_users:q} --maps"
+        " {output.maps:q} > {log:q} 2>&1"
 
 
 rule rescale:
@@ -146,10 +146,7 @@ rule rescale:
         repeats=config["rescale_shuffle_repeats"],
         seed=config["shuffle_seed"],
     shell:
-        "OMP_NUM_THREADS={threads} python {input.script:q}"
-        " --dataset {wildcards.dataset:q} --split {wildcards.split} --model {wildcards.model:q} --seed {wildcards.seed}"
-        " --weights {input.weights:q} --description {input.description:q} --test {input.test:q}"
-        " --device {params.device} --threads {threads}"
-        " --validation {input.validation:q}"
+        OF_A_TRAINED_MODEL + " --validation {input.validation:q}"
         " --filter-seen {params.filter_seen} --scales {params.scales} --repeats {params.repeats}"
-        " --shuffle-seed {params.seed} --ranks {output.ranks:q} --mixing {output.mixing:q} > {log:q} 2>&1"
+        " --shuffle-seed {params.seed} --ranks {output.ranks:q} --mixing {output.mixing:q} >"
+        " {log:q} 2>&1"

@@ -1,6 +1,7 @@
-# Needs: the parts of a split.
-# Makes: results/{dataset}/{split}/{model}/seed={seed}/model.safetensors, model.json, learning_curve.csv; where a model has a grid,
-# first the same for each of its points under grid/{point}/, and choice.json. learning_curve.pdf and .png of each run.
+# Needs: the parts of a split. Makes:
+# results/{dataset}/{split}/{model}/seed={seed}/model.safetensors, model.json,
+# learning_curve.csv; where a model has a grid, first the same for each of its points
+# under grid/{point}/, and choice.json. learning_curve.pdf and .png of each run.
 
 
 localrules:
@@ -38,15 +39,22 @@ rule train:
         training=training_settings,
         filter_seen=filter_seen,
         device=config["device"],
-        # Not an output, which Snakemake would delete when the job is killed. The script removes it at the end.
-        state=f"{RUN}/unfinished.safetensors",
+        # Not an output, which Snakemake would delete when the job is killed. The script
+        # removes it at the end.
+        state=f"{RUN}/unfinished.pt",
         choice=lambda wildcards, input: f"--choice {input.choice[0]}" if input.choice else "",
+        study=study_of_training,
     shell:
-        "OMP_NUM_THREADS={threads} python {input.script:q} --dataset {wildcards.dataset:q} --split {wildcards.split}"
-        " --model {wildcards.model:q} --seed {wildcards.seed} --train {input.train:q} --validation {input.validation:q}"
-        " --items {input.item_map:q} --architecture {params.architecture:q} --settings {params.settings:q}"
-        " --training {params.training:q} --filter-seen {params.filter_seen} --device {params.device} --threads {threads}"
-        " --state {params.state:q} {params.choice} --weights {output.weights:q} --description {output.description:q} --curve {output.curve:q} 2>&1 | tee {log:q}"
+        "OMP_NUM_THREADS={threads} python {input.script:q} --dataset {wildcards.dataset:q}"
+        " --split {wildcards.split}"
+        " --model {wildcards.model:q} --seed {wildcards.seed} --train {input.train:q}"
+        " --validation {input.validation:q}"
+        " --items {input.item_map:q} --study {params.study} --architecture"
+        " {params.architecture:q} --settings {params.settings:q}"
+        " --training {params.training:q} --filter-seen {params.filter_seen} --device"
+        " {params.device} --threads {threads}"
+        " --state {params.state:q} {params.choice} --weights {output.weights:q}"
+        " --description {output.description:q} --curve {output.curve:q} 2>&1 | tee {log:q}"
 
 
 use rule train as train_grid_point with:
@@ -72,8 +80,9 @@ use rule train as train_grid_point with:
         training=training_settings,
         filter_seen=filter_seen,
         device=config["device"],
-        state=f"{GRID}/unfinished.safetensors",
+        state=f"{GRID}/unfinished.pt",
         choice="",
+        study=study_of_training,
 
 
 rule choose:
@@ -93,13 +102,14 @@ rule choose:
         points=lambda wildcards: json.dumps(grid_points(wildcards.model)),
         seed=config["seeds"][0],
     shell:
-        "python {input.script:q} --points {params.points:q} --curves {input.curves:q} --seed {params.seed} --out {output:q} 2>&1 | tee {log:q}"
+        "python {input.script:q} --points {params.points:q} --curves {input.curves:q} --seed"
+        " {params.seed} --out {output:q} 2>&1 | tee {log:q}"
 
 
 rule learning_curve:
     input:
-        script=script("plot_learning_curve.py"),
-        modules=modules("plot_learning_curve.py"),
+        script=script("make_figure.py"),
+        modules=modules("make_figure.py"),
         curve=f"{RUN}/learning_curve.csv",
     output:
         pdf=report(
@@ -123,5 +133,7 @@ rule learning_curve:
     params:
         cutoff=config["headline_cutoff"],
     shell:
-        "python {input.script:q} --dataset {wildcards.dataset:q} --split {wildcards.split} --model {wildcards.model:q}"
-        " --seed {wildcards.seed} --curve {input.curve:q} --cutoff {params.cutoff} --pdf {output.pdf:q} --png {output.png:q} > {log:q} 2>&1"
+        "python {input.script:q} learning_curve --dataset {wildcards.dataset:q} --split"
+        " {wildcards.split} --model {wildcards.model:q}"
+        " --seed {wildcards.seed} --curve {input.curve:q} --cutoff {params.cutoff} --out"
+        " {output:q} > {log:q} 2>&1"

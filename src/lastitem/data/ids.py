@@ -2,22 +2,20 @@
 all sorted ids of a log.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from lastitem.arrays import Bools, Codes, Ints
+from lastitem.data.columns import matches
 from lastitem.errors import InputError
 
 MERGED_AT = 1 << 21  # distinct ids of batches that wait to be merged
 
 
-def sorted_ids(distinct: pa.Array) -> NDArray[np.int64]:
+def sorted_ids(distinct: pa.Array) -> Ints:
     """Order distinct text ids.
 
     Ids sort as text by code point, unless every one is a whole number written without
@@ -42,57 +40,44 @@ def as_ids(column: pa.Array, role: str) -> pa.Array:
     type or values cannot be ids.
     """
     kind = column.type
+    if pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return column
+    fault = f"the column of type {kind} for {role} holds"
+    fractions = f"{fault} fractions; ids are text or whole numbers"
     if pa.types.is_floating(kind):
         # pandas turns whole numbers into 1.0 where another row has none, and that one
         # into NaN.
         column = column.cast(pa.float64())
         column = pc.if_else(pc.is_finite(column), column, None)
         if not pc.all(pc.equal(pc.floor(column), column), min_count=0).as_py():
-            raise InputError(
-                f"the column of type {kind} for {role} holds fractions; ids are text or whole"
-                " numbers"
-            )
+            raise InputError(fractions)
         exact = {pa.float16(): 11, pa.float32(): 24}.get(kind, 53)
         if pc.any(pc.greater(pc.abs(column), 2**exact)).as_py():
-            raise InputError(
-                f"the column of type {kind} for {role} holds numbers above 2^{exact}, of which the"
-                " last digits are lost"
-            )
+            raise InputError(f"{fault} numbers above 2^{exact}, of which the last digits are lost")
         return column.cast(pa.int64())
     if pa.types.is_decimal(kind):
         # What databases call NUMBER. Its text has no exponent, and as many digits
         # behind the point as its type says.
-        text = column.cast(pa.string())
-        whole = pc.replace_substring_regex(text, r"\.0*$", "")
-        if pc.any(pc.match_substring(whole, "."), min_count=0).as_py():
-            raise InputError(
-                f"the column of type {kind} for {role} holds fractions; ids are text or whole"
-                " numbers"
-            )
+        whole = pc.replace_substring_regex(column.cast(pa.string()), r"\.0*$", "")
+        if matches(whole, r"\.").any():
+            raise InputError(fractions)
         return whole
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         try:
             return column.cast(pa.large_string())
         except pa.ArrowInvalid:
-            raise InputError(
-                f"the column of type {kind} for {role} holds bytes that are no text in UTF-8"
-            ) from None
-    if pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return column
+            raise InputError(f"{fault} bytes that are no text in UTF-8") from None
     raise InputError(f"a column of type {kind} cannot be the {role}; ids are text or whole numbers")
 
 
-def is_given(ids: pa.Array) -> NDArray[np.bool_]:
+def is_given(ids: pa.Array) -> Bools:
     """bool [n]: whether a row has an id, neither null nor empty nor blanks alone."""
     if pa.types.is_integer(ids.type):
-        return pc.is_valid(ids).to_numpy(zero_copy_only=False)
-    given = pc.fill_null(pc.not_equal(ids, ""), False).to_numpy(zero_copy_only=False)
+        return np.asarray(pc.is_valid(ids))
+    given = np.asarray(pc.fill_null(pc.not_equal(ids, ""), False))
     # Few ids begin with a blank, and only those can be blanks alone.
-    begins = pc.fill_null(pc.match_substring_regex(ids, r"^[\s\pZ]"), False).to_numpy(
-        zero_copy_only=False
-    )
-    if begins.any():
-        given = given & ~pc.fill_null(pc.utf8_is_space(ids), False).to_numpy(zero_copy_only=False)
+    if matches(ids, r"^[\s\pZ]").any():
+        given = given & ~np.asarray(pc.fill_null(pc.utf8_is_space(ids), False))
     return given
 
 
@@ -107,65 +92,46 @@ def look_alikes(ids: pa.Array) -> int:
     return len(ids) - int(pc.count_distinct(seen).as_py())
 
 
-def words_for_nothing(ids: pa.Array) -> NDArray[np.int64]:
+def words_for_nothing(ids: pa.Array) -> Ints:
     """Positions of the ids that are a word by which an export says that there is no
     value, such as NULL or NaN.
     """
     if pa.types.is_integer(ids.type):
         return np.zeros(0, dtype=np.int64)
-    found = pc.match_substring_regex(ids, r"^(?i:null|none|nan|n/a|na|<na>|undefined|\\n)$")
-    return np.flatnonzero(pc.fill_null(found, False).to_numpy(zero_copy_only=False))
+    return np.flatnonzero(matches(ids, r"^(?i:null|none|nan|n/a|na|<na>|undefined|\\n)$"))
 
 
 class TextEncoder:
     """Numbers text ids, batch by batch."""
 
     def __init__(self) -> None:
-        self._known: list[pa.Array] = []  # one array, once there is one
-        self._waiting: list[pa.Array] = []
-        # Of each batch: numbers within the batch, and the numbers those stand for in
-        # the whole log.
-        self._batches: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []
-        self._merged = 0
+        self._batches: list[pa.DictionaryArray] = []
+        self._known = self._waiting = 0
 
     def add(self, column: pa.Array) -> None:
         """Take the next ids; none is missing."""
         encoded = column.dictionary_encode()
-        self._batches.append((encoded.indices.to_numpy(), np.zeros(0, dtype=np.int32)))
         # Wide offsets, which can hold the text of all ids together.
-        self._waiting.append(encoded.dictionary.cast(pa.large_string()))
+        distinct = encoded.dictionary.cast(pa.large_string())
+        self._batches.append(pa.DictionaryArray.from_arrays(encoded.indices, distinct))
+        self._waiting += len(distinct)
         # Each merge hashes all known ids; merging when twice as many wait as are known
         # keeps the whole linear.
-        if sum(map(len, self._waiting)) > max(MERGED_AT, 2 * sum(map(len, self._known))):
+        if self._waiting > max(MERGED_AT, 2 * self._known):
             self._merge()
 
-    def finish(self) -> tuple[NDArray[np.int32], pa.Array]:
+    def finish(self) -> tuple[Codes, pa.Array]:
         """Codes (int32 [n]: ranks among the sorted distinct ids) and the sorted
         distinct ids.
         """
         self._merge()
-        rank, distinct = _ranked(self._known[0])
-        total = sum(len(within) for within, _ in self._batches)
-        return (
-            _gathered(((rank[number], within) for within, number in self._batches), total),
-            distinct,
-        )
+        rank, distinct = _ranked(self._batches[0].dictionary)
+        return rank[self._batches[0].indices.to_numpy()], distinct
 
     def _merge(self) -> None:
-        # What is known comes first and holds no id twice, so its numbers stay as they
-        # are.
-        together = pa.concat_arrays([*self._known, *self._waiting]).dictionary_encode()
-        number = together.indices.to_numpy()
-        begin = sum(map(len, self._known))
-        for place, distinct in enumerate(self._waiting, self._merged):
-            self._batches[place] = (
-                self._batches[place][0],
-                number[begin : begin + len(distinct)].copy(),
-            )
-            begin += len(distinct)
-        self._merged += len(self._waiting)
-        self._known = [together.dictionary]
-        self._waiting = []
+        # Arrow makes one dictionary of all.
+        self._batches = [pa.concat_arrays(self._batches)]
+        self._known, self._waiting = len(self._batches[0].dictionary), 0
 
 
 class NumberEncoder:
@@ -180,15 +146,13 @@ class NumberEncoder:
         """Take the next ids; none is missing."""
         self._columns.append(column)
 
-    def finish(self) -> tuple[NDArray[np.int32], pa.Array]:
+    def finish(self) -> tuple[Codes, pa.Array]:
         """Codes (int32 [n]: ranks among the sorted distinct ids) and the sorted
         distinct ids.
         """
         bounds = [pc.min_max(column) for column in self._columns if len(column)]
-        lowest, highest = (
-            min(bound["min"].as_py() for bound in bounds),
-            max(bound["max"].as_py() for bound in bounds),
-        )
+        lowest = min(bound["min"].as_py() for bound in bounds)
+        highest = max(bound["max"].as_py() for bound in bounds)
         if (
             highest - lowest > max(1 << 24, 4 * sum(map(len, self._columns)))
             or highest > np.iinfo(np.int64).max
@@ -203,19 +167,25 @@ class NumberEncoder:
         rank, distinct = _ranked(pa.array(np.flatnonzero(present) + lowest).cast(pa.large_string()))
         table = np.zeros(len(present), dtype=np.int32)
         table[present] = rank
-        return (
-            _gathered(
-                ((table, places) for places in self._places(lowest)), sum(map(len, self._columns))
-            ),
-            distinct,
-        )
+        codes = np.empty(sum(map(len, self._columns)), dtype=np.int32)
+        begin = 0
+        for places in self._places(lowest):
+            # Every place is within the table; "clip" only spares numpy a copy.
+            np.take(table, places, out=codes[begin : begin + len(places)], mode="clip")
+            begin += len(places)
+        return codes, distinct
 
-    def _places(self, lowest: int) -> Iterator[NDArray[np.int64]]:
+    def _places(self, lowest: int) -> Iterator[Ints]:
         for column in self._columns:
             yield column.cast(pa.int64()).to_numpy() - lowest
 
 
-def _ranked(distinct: pa.Array) -> tuple[NDArray[np.int32], pa.Array]:
+def encoder_of(column: pa.Array) -> TextEncoder | NumberEncoder:
+    """One for ids like these."""
+    return NumberEncoder() if pa.types.is_integer(column.type) else TextEncoder()
+
+
+def _ranked(distinct: pa.Array) -> tuple[Codes, pa.Array]:
     """The rank of each of distinct ids in their sorted order, and the ids in that
     order.
     """
@@ -223,16 +193,3 @@ def _ranked(distinct: pa.Array) -> tuple[NDArray[np.int32], pa.Array]:
     rank = np.empty(len(order), dtype=np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
     return rank, distinct.take(pa.array(order))
-
-
-def _gathered(
-    parts: Iterable[tuple[NDArray[np.int32], NDArray[Any]]], total: int
-) -> NDArray[np.int32]:
-    """``table[places]`` of all parts, one after another."""
-    found = np.empty(total, dtype=np.int32)
-    begin = 0
-    for table, places in parts:
-        # Every place is within its table; "clip" only spares numpy a copy.
-        np.take(table, places, out=found[begin : begin + len(places)], mode="clip")
-        begin += len(places)
-    return found

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from lastitem.arrays import Bools, Codes, Ints
 from lastitem.errors import InputError
 from lastitem.randomness import STREAM_TARGET, STREAM_USERS, hash_keys
 
@@ -34,8 +35,23 @@ class Part:
         to ``length`` in training.
     """
 
-    length: NDArray[np.int64]
-    held_out_from: NDArray[np.int64]
+    length: Ints
+    held_out_from: Ints
+
+    @property
+    def users(self) -> int:
+        """Number of users in this part."""
+        return int(np.count_nonzero(self.length))
+
+    @property
+    def events(self) -> int:
+        """Number of events in this part."""
+        return int(self.length.sum())
+
+    def of_users(self, users: Ints) -> Part:
+        """This part, all other users left out."""
+        chosen = np.isin(np.arange(len(self.length)), users)
+        return _part(chosen, self.length, self.held_out_from)
 
 
 @dataclass
@@ -50,24 +66,25 @@ class Split:
     thresholds: dict[str, float]
 
 
-def leave_one_out(offsets: NDArray[np.int64]) -> Split:
+def leave_one_out(offsets: Ints) -> Split:
     """Hold out the last event for test and the one before it for validation.
 
     Users with fewer than 3 events are in training only, with all their events.
     """
     length = np.diff(offsets)
     held = length >= 3
+    fitted = np.where(held, length - 2, length)
     return Split(
-        train=_training(np.where(held, length - 2, length)),
-        validation=Part(np.where(held, length - 1, 0), np.where(held, length - 2, 0)),
-        test=Part(np.where(held, length, 0), np.where(held, length - 1, 0)),
+        train=Part(fitted, fitted),
+        validation=_part(held, length - 1, length - 2),
+        test=_part(held, length, length - 1),
         thresholds={},
     )
 
 
 def global_temporal_split(
-    offsets: NDArray[np.int64],
-    timestamp: NDArray[np.int64],
+    offsets: Ints,
+    timestamp: Ints,
     *,
     quantile: float = 0.9,
     validation: str = "by_time",
@@ -92,44 +109,35 @@ def global_temporal_split(
     everyone = np.ones(len(total), dtype=bool)
     known, in_train, threshold = _events_until(offsets, timestamp, total, everyone, quantile)
     thresholds = {"test": threshold}
-    test = Part(np.where(known < total, total, 0), np.where(known < total, known, 0))
     length = np.where(in_train, known, 0)
+    held, train, held_from = in_train, length - in_train, length - 1
     if validation == "by_time":
-        fitted, in_fit, threshold = _events_until(offsets, timestamp, length, in_train, quantile)
+        held_from, in_fit, threshold = _events_until(offsets, timestamp, length, in_train, quantile)
         thresholds["validation"] = threshold
-        held = in_train & (fitted < length)
-        train = np.where(in_fit, fitted, 0)
-        held_from = fitted
+        held = in_train & (held_from < length)
+        train = np.where(in_fit, held_from, 0)
     elif validation == "by_user":
         if validation_users >= np.count_nonzero(in_train):
             raise InputError(
                 f"gts: by_user is to hold out {validation_users:,} users, but the train part has"
                 f" only {np.count_nonzero(in_train):,}; lower gts.validation_users"
             )
-        chosen = draw_users(np.flatnonzero(in_train), validation_users, seed)
         held = np.zeros_like(in_train)
-        held[chosen] = True
+        held[draw_users(np.flatnonzero(in_train), validation_users, seed)] = True
         train = np.where(held, 0, length)
-        held_from = length - 1
-    elif validation == "last_item":
-        held = in_train
-        train = np.where(in_train, length - 1, 0)
-        held_from = length - 1
-    else:
+    elif validation != "last_item":
         raise InputError(
             f"validation: {validation!r} is not known; allowed: {', '.join(VALIDATION_KINDS)}"
         )
     return Split(
-        _training(train),
-        Part(np.where(held, length, 0), np.where(held, held_from, 0)),
-        test,
-        thresholds,
+        train=Part(train, train),
+        validation=_part(held, length, held_from),
+        test=_part(known < total, total, known),
+        thresholds=thresholds,
     )
 
 
-def target_positions(
-    part: Part, target: str, seed: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+def target_positions(part: Part, target: str, seed: int) -> tuple[Ints, Ints, int]:
     """Choose the positions to predict in the held-out sequences of a part.
 
     Parameters
@@ -170,11 +178,11 @@ def target_positions(
 
 
 def part_table(
-    items: NDArray[np.int32],
-    timestamp: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    length: NDArray[np.int64],
-    targets: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]] | None = None,
+    items: Codes,
+    timestamp: Ints,
+    offsets: Ints,
+    length: Ints,
+    targets: tuple[Ints, Ints, Bools] | None = None,
 ) -> pa.Table:
     """Lay out one part of a split: a row per user with lists of items and times.
 
@@ -221,12 +229,12 @@ def draw_users(users: NDArray[Any], count: int, seed: int) -> NDArray[Any]:
 
 
 def _events_until(
-    offsets: NDArray[np.int64],
-    timestamp: NDArray[np.int64],
-    length: NDArray[np.int64],
-    member: NDArray[np.bool_],
+    offsets: Ints,
+    timestamp: Ints,
+    length: Ints,
+    member: Bools,
     quantile: float,
-) -> tuple[NDArray[np.int64], NDArray[np.bool_], float]:
+) -> tuple[Ints, Bools, float]:
     """Count each member's events up to the quantile of the members' first ``length``
     events.
     """
@@ -250,7 +258,7 @@ def _events_until(
     return count, member & (count >= 2), threshold
 
 
-def _prefixes(offsets: NDArray[np.int64], length: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _prefixes(offsets: Ints, length: Ints) -> Bools:
     """Whether each event is among the first ``length`` of its user."""
     users = np.flatnonzero(length)
     change = np.zeros(int(offsets[-1]) + 1, dtype=np.int8)
@@ -259,11 +267,12 @@ def _prefixes(offsets: NDArray[np.int64], length: NDArray[np.int64]) -> NDArray[
     return np.cumsum(change[:-1], dtype=np.int8, out=change[:-1]).view(bool)
 
 
-def _lists(offsets: NDArray[np.int64], values: NDArray) -> pa.Array:
+def _lists(offsets: Ints, values: NDArray) -> pa.Array:
     if offsets[-1] > np.iinfo(np.int32).max:
         return pa.LargeListArray.from_arrays(offsets, values)
     return pa.ListArray.from_arrays(offsets.astype(np.int32), values)
 
 
-def _training(length: NDArray[np.int64]) -> Part:
-    return Part(length, length)
+def _part(held: Bools, length: Ints, held_out_from: Ints) -> Part:
+    """The part of the users who are ``held``."""
+    return Part(np.where(held, length, 0), np.where(held, held_out_from, 0))

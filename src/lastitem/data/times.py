@@ -6,22 +6,21 @@ is exact; whoever keeps the times may then choose a coarser unit. Text without a
 taken as UTC.
 """
 
-from __future__ import annotations
-
-import itertools
 import re
 from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from lastitem.arrays import Bools, Ints
+from lastitem.data.columns import matches
 from lastitem.errors import InputError
 
 NANOSECONDS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 EARLIEST_PLAUSIBLE = 631_152_000  # 1990-01-01, in seconds since 1970
 LATEST_PLAUSIBLE = 2_051_222_400  # 2035-01-01
+SECONDS_PER_DAY = 86_400
 
 _DECIMAL = r"^[+-]?[0-9]{1,19}(\.[0-9]*)?$"
 _SCIENTIFIC = r"^[+-]?[0-9]+(\.[0-9]*)?[eE][+-]?[0-9]{1,2}$"
@@ -30,14 +29,13 @@ _ISO = (
     r" ?(Z|UTC|[+-][0-9]{2}(:?[0-9]{2})?))?)?$"
 )
 _ZONE = r"^(.{10}[ T].*[0-9]) ?(Z|UTC|[+-][0-9]{2}(:?[0-9]{2})?)$"
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-# What the directives of a pattern match, as in Python's strptime but for %f, which may
-# go to nanoseconds.
+# What the directives of a pattern match: as in Python's strptime, but %f may go to
+# nanoseconds, and %z may have hours alone.
 _DIRECTIVES = {
     "Y": "[0-9]{4}",
     "y": "[0-9]{2}",
     "m": "1[0-2]|0[1-9]|[1-9]",
-    "b": f"(?i:{'|'.join(_MONTHS)})",
+    "b": "(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)",
     "B": (
         "(?i:january|february|march|april|may|june|july|august|september|october|november|december)"
     ),
@@ -55,7 +53,7 @@ _DIRECTIVES = {
 }
 
 
-def is_plausible(nanoseconds: NDArray[np.int64]) -> NDArray[np.bool_]:
+def is_plausible(nanoseconds: Ints) -> Bools:
     """Whether times lie in the years 1990 to 2034."""
     return (nanoseconds >= EARLIEST_PLAUSIBLE * NANOSECONDS["s"]) & (
         nanoseconds < LATEST_PLAUSIBLE * NANOSECONDS["s"]
@@ -71,11 +69,9 @@ def detect_unit(column: pa.Array) -> str:
     plausible (the ranges of two units do not overlap), ``s`` if there is none; ``iso``
     for text, dates and timestamps.
     """
-    if pa.types.is_temporal(column.type):
-        return "iso"
-    column = column[:10_000]
     if not (_is_text(column.type) or _is_number(column.type)):
         return "iso"
+    column = column[:10_000]
     if _is_text(column.type):
         column = pc.utf8_trim_whitespace(pc.drop_null(column))
         column = column.filter(pc.not_equal(column, ""))
@@ -83,7 +79,7 @@ def detect_unit(column: pa.Array) -> str:
         if not pc.sum(numeric).as_py() or pc.mean(numeric).as_py() < 0.5:
             return "iso"
         column = column.filter(numeric)
-    values = np.abs(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+    values = np.abs(np.asarray(pc.cast(column, pa.float64(), safe=False)))
     seconds = {unit: values * (factor / NANOSECONDS["s"]) for unit, factor in NANOSECONDS.items()}
     plausible = {
         unit: int(((read >= EARLIEST_PLAUSIBLE) & (read < LATEST_PLAUSIBLE)).sum())
@@ -92,7 +88,7 @@ def detect_unit(column: pa.Array) -> str:
     return max(plausible, key=lambda unit: plausible[unit])
 
 
-def to_nanoseconds(column: pa.Array, unit: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def to_nanoseconds(column: pa.Array, unit: str) -> tuple[Ints, Bools]:
     """Read a column of times.
 
     Parameters
@@ -129,7 +125,9 @@ def to_nanoseconds(column: pa.Array, unit: str) -> tuple[NDArray[np.int64], NDAr
     ) and unit in NANOSECONDS:
         return _from_float(pc.cast(column, pa.float64()), NANOSECONDS[unit])
     if not _is_text(column.type):
-        column = _as_text(column)
+        if not (_is_number(column.type) or pa.types.is_null(column.type)):
+            raise InputError(f"a column of type {column.type} cannot be a time")
+        column = pc.cast(column, pa.string())
     if unit in NANOSECONDS:
         return _from_numbers(column, NANOSECONDS[unit])
     column = pc.utf8_trim_whitespace(column)
@@ -138,7 +136,7 @@ def to_nanoseconds(column: pa.Array, unit: str) -> tuple[NDArray[np.int64], NDAr
     return _from_pattern(column, unit)
 
 
-def coarsest_unit(blocks: Sequence[NDArray[np.int64]]) -> str:
+def coarsest_unit(blocks: Sequence[Ints]) -> str:
     """The coarsest of ``s``, ``ms``, ``us``, ``ns`` in which all times (nanoseconds, in
     blocks) are whole numbers.
     """
@@ -156,23 +154,11 @@ def _is_number(kind: pa.DataType) -> bool:
     return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
 
 
-def _as_text(column: pa.Array) -> pa.Array:
-    if _is_number(column.type) or pa.types.is_null(column.type):
-        return pc.cast(column, pa.string())
-    raise InputError(f"a column of type {column.type} cannot be a time")
+def _filled(column: pa.Array) -> tuple[Ints, Bools]:
+    return np.asarray(pc.fill_null(column, 0)), np.asarray(pc.is_valid(column))
 
 
-def _filled(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    if not column.null_count:
-        return column.to_numpy(zero_copy_only=False), np.ones(len(column), dtype=bool)
-    return pc.fill_null(column, 0).to_numpy(zero_copy_only=False), pc.is_valid(column).to_numpy(
-        zero_copy_only=False
-    )
-
-
-def _scaled(
-    values: NDArray[np.int64], read: NDArray[np.bool_], factor: int
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _scaled(values: Ints, read: Bools, factor: int) -> tuple[Ints, Bools]:
     # What would not fit is centuries off; it is cut to the end of the range, where it
     # is still implausible.
     limit = np.iinfo(np.int64).max // factor
@@ -181,8 +167,8 @@ def _scaled(
     return values * factor, read
 
 
-def _from_float(column: pa.Array, factor: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    values = pc.fill_null(column, np.nan).to_numpy(zero_copy_only=False)
+def _from_float(column: pa.Array, factor: int) -> tuple[Ints, Bools]:
+    values = np.asarray(pc.fill_null(column, np.nan))
     read = np.isfinite(values)
     # A double holds today's seconds to a quarter of a microsecond: finer digits would
     # be noise.
@@ -190,15 +176,14 @@ def _from_float(column: pa.Array, factor: int) -> tuple[NDArray[np.int64], NDArr
     return np.clip(microseconds, -9e15, 9e15).astype(np.int64) * 1000, read
 
 
-def _from_numbers(column: pa.Array, factor: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _from_numbers(column: pa.Array, factor: int) -> tuple[Ints, Bools]:
     try:
         values, read = _filled(pc.cast(column, pa.int64()))
         return _scaled(values, read, factor)
     except pa.ArrowInvalid:
         pass
-    column = pc.fill_null(pc.utf8_trim_whitespace(column), "")
-    decimal = pc.match_substring_regex(column, _DECIMAL).to_numpy(zero_copy_only=False)
-    scientific = pc.match_substring_regex(column, _SCIENTIFIC).to_numpy(zero_copy_only=False)
+    column = pc.utf8_trim_whitespace(column)
+    decimal, scientific = matches(column, _DECIMAL), matches(column, _SCIENTIFIC)
     nanoseconds = np.zeros(len(column), dtype=np.int64)
     if decimal.any():
         parts = pc.extract_regex(
@@ -214,9 +199,7 @@ def _from_numbers(column: pa.Array, factor: int) -> tuple[NDArray[np.int64], NDA
             pc.utf8_slice_codeunits(pc.fill_null(pc.struct_field(parts, "rest"), ""), 0, 9), 9, "0"
         )
         rest = digits.cast(pa.int64()).to_numpy() * factor // NANOSECONDS["s"]
-        sign = np.where(
-            pc.equal(pc.struct_field(parts, "sign"), "-").to_numpy(zero_copy_only=False), -1, 1
-        )
+        sign = np.where(pc.equal(pc.struct_field(parts, "sign"), "-"), -1, 1)
         nanoseconds[decimal] = sign * (_scaled(whole.astype(np.int64), decimal, factor)[0] + rest)
     if scientific.any():
         nanoseconds[scientific] = _from_float(
@@ -225,14 +208,9 @@ def _from_numbers(column: pa.Array, factor: int) -> tuple[NDArray[np.int64], NDA
     return nanoseconds, decimal | scientific
 
 
-def _from_iso(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    shaped = pc.fill_null(pc.match_substring_regex(column, _ISO), False).to_numpy(
-        zero_copy_only=False
-    )
-    zoned = (
-        pc.fill_null(pc.match_substring_regex(column, _ZONE), False).to_numpy(zero_copy_only=False)
-        & shaped
-    )
+def _from_iso(column: pa.Array) -> tuple[Ints, Bools]:
+    shaped = matches(column, _ISO)
+    zoned = shaped & matches(column, _ZONE)
     nanoseconds = np.zeros(len(column), dtype=np.int64)
     read = np.zeros(len(column), dtype=bool)
     for mask, kind in ((shaped & ~zoned, pa.timestamp("ns")), (zoned, pa.timestamp("ns", "UTC"))):
@@ -245,78 +223,73 @@ def _from_iso(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     return nanoseconds, read
 
 
-def _from_pattern(column: pa.Array, pattern: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Rewrite text as ISO text: Arrow's own strptime takes 30 February for 2 March and
-    knows no fractions of a second.
+def _from_pattern(column: pa.Array, pattern: str) -> tuple[Ints, Bools]:
+    # Half a second to import, and only patterns need it.
+    import pandas as pd
+
+    shape, letters = _shape(pattern)
+    # Distinct texts alone are read: of days there are few.
+    encoded = pc.fill_null(column, "").dictionary_encode()
+    # pandas by itself would also read "now", a second 60, and zones of other names.
+    shaped = matches(encoded.dictionary, f"^{shape}$")
+    texts = encoded.dictionary.filter(pa.array(shaped))
+    if "z" in letters:
+        # pandas wants minutes behind the hours of a zone.
+        before, _, behind = shape.partition(f"(?:{_DIRECTIVES['z']})")
+        hours = f"^({before}[+-][0-9]{{2}})({behind})$"
+        texts = pc.replace_substring_regex(texts, hours, r"\1:00\2")
+    if "Z" in letters:
+        texts = pc.replace_substring(pc.ascii_upper(texts), "GMT", "UTC")
+    times = pd.to_datetime(texts.to_pandas(), format=pattern, errors="coerce", utc=True)
+    values = times.dt.tz_localize(None).to_numpy().view(np.int64)
+    factor = NANOSECONDS[times.dt.unit]
+    # NaT, the least integer, is out of reach, as are years that nanoseconds cannot
+    # hold.
+    limit = np.iinfo(np.int64).max // factor
+    within = (values >= -limit) & (values <= limit)
+    read = np.zeros(len(shaped), dtype=bool)
+    read[shaped] = within
+    nanoseconds = np.zeros(len(shaped), dtype=np.int64)
+    nanoseconds[read] = values[within] * factor
+    codes = encoded.indices.to_numpy()
+    return nanoseconds[codes], read[codes]
+
+
+def _shape(pattern: str) -> tuple[str, list[str]]:
+    """A regular expression of the texts that a pattern means, and the letters of its
+    directives; :class:`InputError` if it is no pattern of points in time.
     """
-    known = ", ".join(f"%{letter}" for letter in _DIRECTIVES)
-    matched: list[str] = []
+    letters: list[str] = []
 
     def expression(token: re.Match[str]) -> str:
         if token[0] == "%%" or token[0][0] != "%":
             return r"\s+" if token[0].isspace() else re.escape(token[0].removeprefix("%"))
-        if token[0][1:] not in _DIRECTIVES or token[0][1:] in matched:
+        letter = token[0][1:]
+        if letter not in _DIRECTIVES or letter in letters:
+            known = ", ".join(f"%{letter}" for letter in _DIRECTIVES)
             raise InputError(
                 f"`time`: the pattern {pattern!r} cannot be used because of {token[0]!r}; each of"
                 f" {known} may occur once"
             )
-        matched.append(token[0][1:])
-        return f"(?P<{token[0][1:]}>{_DIRECTIVES[token[0][1:]]})"
+        letters.append(letter)
+        return f"(?:{_DIRECTIVES[letter]})"
 
     shape = re.sub(r"%.?|\s+|.", expression, pattern)
-    if not {"Y", "y"} & set(matched):
+    if not {"Y", "y"} & set(letters):
         raise InputError(f"`time`: the pattern {pattern!r} holds no year (%Y or %y)")
-    if {"I", "p"} & set(matched) and not {"I", "p"} <= set(matched):
+    if ("I" in letters) != ("p" in letters):
         raise InputError(
             f"`time`: the pattern {pattern!r} holds one of %I and %p without the other; %H counts"
             " hours to 23"
         )
-    parts = [bool({*part} & set(matched)) for part in ("mbB", "d", "HI", "M", "S", "f")]
-    if any(finer and not coarser for coarser, finer in itertools.pairwise(parts)):
+    parts = [bool({*part} & set(letters)) for part in ("mbB", "d", "HI", "M", "S", "f")]
+    if parts != sorted(parts, reverse=True):
         raise InputError(
             f"`time`: the pattern {pattern!r} leaves out a part between those that it holds; they"
             " are month (%m, %b, %B), day (%d), hour (%H, or %I and %p), minute (%M), second (%S)"
             " and its fraction (%f)"
         )
-    found = pc.extract_regex(column, f"^{shape}$")
-    part = {letter: pc.struct_field(found, letter) for letter in matched}
-
-    def digits(letter: str, default: str) -> pa.Array | str:
-        return (
-            pc.utf8_lpad(pc.utf8_trim_whitespace(part[letter]), 2, "0")
-            if letter in part
-            else default
-        )
-
-    year, month, hour = part.get("Y"), digits("m", "01"), digits("H", "00")
-    if year is None:
-        year = pc.binary_join_element_wise(
-            pc.if_else(pc.less(part["y"], "69"), "20", "19"), part["y"], ""
-        )
-    for name in {"b", "B"} & set(matched):
-        number = pc.index_in(
-            pc.utf8_slice_codeunits(pc.utf8_lower(part[name]), 0, 3), pa.array(_MONTHS, column.type)
-        )
-        month = pc.utf8_lpad(pc.add(number, 1).cast(pa.string()), 2, "0")
-    if "I" in part:
-        twelfth = pc.if_else(
-            pc.equal(part["I"].cast(pa.int32()), 12), 0, part["I"].cast(pa.int32())
-        )
-        afternoon = pc.equal(pc.utf8_lower(part["p"]), "pm") if "p" in part else False
-        hour = pc.utf8_lpad(pc.add(twelfth, pc.if_else(afternoon, 12, 0)).cast(pa.string()), 2, "0")
-    time = [
-        hour,
-        ":",
-        digits("M", "00"),
-        ":",
-        digits("S", "00"),
-        ".",
-        part.get("f", "0"),
-        part.get("z", ""),
-    ]
-    pieces = [year, "-", month, "-", digits("d", "01"), " ", *time]
-    pieces = [piece.cast(pa.string()) if isinstance(piece, pa.Array) else piece for piece in pieces]
-    return _from_iso(pc.binary_join_element_wise(*pieces, ""))
+    return shape, letters
 
 
 def _parse(texts: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -25,8 +25,6 @@ of Σ_{j≠i} α_h,ij f_h(x_j), one per head, how much each head holds: which he
 the context.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -37,10 +35,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lastitem.data.sequences import HeldOut, pad, tiles
+from lastitem.arrays import Codes, Floats, Ints, Singles
+from lastitem.data.padding import pad, tiles
+from lastitem.data.sequences import HeldOut
 from lastitem.evaluation.probing import BlockTrace, attention_blocks, probing
 from lastitem.models.interface import SequenceModel
-from lastitem.study.parts import HEAD_SHARE, PARTS, WHOLE_STACK
+from lastitem.study.runs import HEAD_SHARE, PARTS, WHOLE_STACK
 
 ADDITIVITY_TOLERANCE = 1e-4
 #: What files say instead of rows where no input has an item to mix in.
@@ -69,18 +69,18 @@ class Decomposition:
     additivity_error : largest |parts + left-out terms − output|.
     """
 
-    user: NDArray[np.int32]
-    latest: NDArray[np.float32]
-    every: NDArray[np.float32]
-    stack: NDArray[np.float32]
-    head_shares: NDArray[np.float32]
-    attention_map: NDArray[np.float64]
-    norm_map: NDArray[np.float64]
-    map_count: NDArray[np.int64]
+    user: Codes
+    latest: Singles
+    every: Singles
+    stack: Singles
+    head_shares: Singles
+    attention_map: Floats
+    norm_map: Floats
+    map_count: Ints
     single_item_inputs: int
     additivity_error: float
 
-    def _at_readout(self) -> Iterator[tuple[int, str, NDArray[np.float32]]]:
+    def _at_readout(self) -> Iterator[tuple[int, str, Singles]]:
         """Layer (from 1; 0 is the whole stack), part, and its value for each input."""
         for layer in range(self.latest.shape[1]):
             for number, part in enumerate(PARTS):

@@ -2,15 +2,14 @@
 cutoff.
 """
 
-from __future__ import annotations
-
 import numpy as np
-from numpy.typing import NDArray
+
+from lastitem.arrays import Codes, Floats
 
 RANK_METRICS = ("ndcg", "hr", "mrr")
 
 
-def per_user(metric: str, ranks: NDArray[np.int32], cutoff: int) -> NDArray[np.float64]:
+def per_user(metric: str, ranks: Codes, cutoff: int) -> Floats:
     """Value of a metric at a cutoff for each case, one relevant item per case.
 
     Parameters
@@ -43,7 +42,7 @@ def per_user(metric: str, ranks: NDArray[np.int32], cutoff: int) -> NDArray[np.f
     return np.where(hit, value, 0.0)
 
 
-def coverage(lists: NDArray[np.int32], items: int, cutoff: int) -> float:
+def coverage(lists: Codes, items: int, cutoff: int) -> float:
     """Share of the catalogue (items 1 … ``items``) that stands in at least one list's
     first ``cutoff`` places.
 

@@ -4,8 +4,6 @@ While a model is probed, each of its blocks asks the probe for the vector behind
 normalization. Without a probe nothing is different.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

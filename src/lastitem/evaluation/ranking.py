@@ -6,8 +6,6 @@ only the read-out positions are projected; the catalogue is not sorted, ranks ar
 counted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -15,9 +13,9 @@ from functools import partial
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from lastitem.arrays import Bools, Codes, Ints, Singles
 from lastitem.data.padding import pad, tiles
 from lastitem.data.sequences import HeldOut
 from lastitem.errors import InputError
@@ -31,7 +29,7 @@ NO_RANK = 0
 Inspect = Callable[[Sequence[BlockTrace]], Tensor]
 #: Reorders a batch: (items [B, L], length [B], user [B]) → (items [B, L], unchanged
 #: [B]).
-Reorder = Callable[[Tensor, Tensor, NDArray[np.int32]], tuple[Tensor, NDArray[np.bool_]]]
+Reorder = Callable[[Tensor, Tensor, Codes], tuple[Tensor, Bools]]
 
 
 @dataclass
@@ -54,13 +52,13 @@ class Ranks:
     inspected : float32 [n, …], what ``inspect`` found; only if given.
     """
 
-    target: NDArray[np.int32]
-    last: NDArray[np.int32]
-    last_but_one: NDArray[np.int32]
-    unchanged: NDArray[np.bool_]
-    lists: NDArray[np.int32] | None = None
-    scores: NDArray[np.float32] | None = None
-    inspected: NDArray[np.float32] | None = None
+    target: Codes
+    last: Codes
+    last_but_one: Codes
+    unchanged: Bools
+    lists: Codes | None = None
+    scores: Singles | None = None
+    inspected: Singles | None = None
 
 
 @torch.inference_mode()
@@ -80,7 +78,7 @@ def rank(
 
     Equal scores are ordered by item id, so a target is never favoured. What is found
     for a case does not depend on the other cases
-    (:func:`lastitem.data.sequences.tiles`). ``last`` and ``last_but_one`` always mean
+    (:func:`lastitem.data.padding.tiles`). ``last`` and ``last_but_one`` always mean
     the user's own latest items in their true order, also when ``reorder`` shuffles the
     input.
 
@@ -108,7 +106,7 @@ def rank(
     unchanged = np.ones(count, dtype=bool)
     lists = np.zeros((count, list_length), dtype=np.int32) if list_length else None
     list_scores = np.full((count, list_length), np.nan, dtype=np.float32) if list_length else None
-    inspected: list[tuple[NDArray[np.int64], NDArray[np.float32]]] = []
+    inspected: list[tuple[Ints, Singles]] = []
     for index, _, width in tiles(cases, model.input_length, "rank"):
         items, length = pad(cases, index, model.input_length, width)
         history = cases.end[index] - cases.start[index]
@@ -193,7 +191,7 @@ def recommend(
     count: int,
     *,
     filter_seen: bool = True,
-) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+) -> tuple[Codes, Singles]:
     """Rank items for histories of item codes (oldest first), as :func:`rank` does for
     test cases.
 
@@ -261,7 +259,7 @@ def _rank_of(scores: Tensor, item: Tensor) -> Tensor:
     return torch.where(own.squeeze(1) == -torch.inf, NO_RANK, ahead + 1).to(torch.int32)
 
 
-def _remove_seen(scores: Tensor, cases: HeldOut, index: NDArray[np.int64]) -> None:
+def _remove_seen(scores: Tensor, cases: HeldOut, index: Ints) -> None:
     chosen = cases.select(index)
     row = np.repeat(np.arange(len(index)), chosen.length)
     seen = chosen.flattened.astype(np.int64) - 1
@@ -270,7 +268,7 @@ def _remove_seen(scores: Tensor, cases: HeldOut, index: NDArray[np.int64]) -> No
     ] = -torch.inf
 
 
-def _best(scores: Tensor, count: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+def _best(scores: Tensor, count: int) -> tuple[Codes, Singles]:
     """The ``count`` best items of each row by (score descending, id ascending), 0 where
     none is left.
     """

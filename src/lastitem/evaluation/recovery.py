@@ -2,27 +2,24 @@
 would choose; on ranks alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
+from lastitem.arrays import Bools, Codes
 
 #: How far the read-out is moved back to find predictions that an earlier position got
 #: right.
 READOUT_OFFSETS = (0, 1, 2, 3)
 
 
-def hits(rank: NDArray[np.int32], cutoff: int) -> NDArray[np.bool_]:
+def hits(rank: Codes, cutoff: int) -> Bools:
     """Whether a rank stands in the list of length ``cutoff``; a rank of 0
     never does.
     """
     return (rank >= 1) & (rank <= cutoff)
 
 
-def recoverable(ranks_at_one: NDArray[np.int32], cutoff: int) -> NDArray[np.bool_]:
+def recoverable(ranks_at_one: Codes, cutoff: int) -> Bools:
     """The set R at λ = 1: missed at the last position, hit when the read-out is moved
     back.
 
@@ -40,7 +37,7 @@ def recoverable(ranks_at_one: NDArray[np.int32], cutoff: int) -> NDArray[np.bool
     return ~hit[:, 0] & hit[:, 1:].any(axis=1)
 
 
-def recovery(member: NDArray[np.bool_], rank: NDArray[np.int32], cutoff: int) -> float:
+def recovery(member: Bools, rank: Codes, cutoff: int) -> float:
     """Share of R (bool [n]) that is hit at the last position; 0 if R is empty."""
     size = int(member.sum())
     return float((hits(rank, cutoff) & member).sum()) / size if size else 0.0

@@ -2,8 +2,6 @@
 where recovery needs it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +16,7 @@ from lastitem.evaluation.ranking import rank
 from lastitem.evaluation.recovery import READOUT_OFFSETS
 from lastitem.evaluation.shuffling import reorder
 from lastitem.models.interface import Recommender
-from lastitem.study.parts import PARTS
+from lastitem.study.runs import PARTS
 
 
 def rank_scaled(

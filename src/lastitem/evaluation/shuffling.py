@@ -2,13 +2,11 @@
 all, contribute?
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from lastitem.arrays import Bools, Codes
 from lastitem.evaluation.ranking import Reorder
 from lastitem.randomness import STREAM_SHUFFLE, hash_keys
 
@@ -42,9 +40,7 @@ def reorder(order: str, seed: int, repeat: int) -> Reorder | None:
     if order not in ORDERS:
         raise ValueError(f"order {order!r} is not one of {ORDERS}")
 
-    def shuffle(
-        items: Tensor, length: Tensor, user: NDArray[np.int32]
-    ) -> tuple[Tensor, NDArray[np.bool_]]:
+    def shuffle(items: Tensor, length: Tensor, user: Codes) -> tuple[Tensor, Bools]:
         return permute(items, length, user, keep_last=order == "partial", seed=seed, repeat=repeat)
 
     return shuffle
@@ -53,12 +49,12 @@ def reorder(order: str, seed: int, repeat: int) -> Reorder | None:
 def permute(
     items: Tensor,
     length: Tensor,
-    user: NDArray[np.int32],
+    user: Codes,
     *,
     keep_last: bool,
     seed: int,
     repeat: int,
-) -> tuple[Tensor, NDArray[np.bool_]]:
+) -> tuple[Tensor, Bools]:
     """Permute each row's items uniformly at random, padding (and with ``keep_last`` the
     last item) left in place.
 

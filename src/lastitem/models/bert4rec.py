@@ -2,15 +2,12 @@
 items.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from lastitem.arrays import Ints
 from lastitem.data.padding import PADDING, pad
 from lastitem.data.sequences import Sequences
 from lastitem.models import settings
@@ -94,7 +91,7 @@ class BERT4Rec(SequenceModel):
         return self.embedding.weight[1:-1]
 
     def training_batch(
-        self, sequences: Sequences, index: NDArray[np.int64], generator: torch.Generator
+        self, sequences: Sequences, index: Ints, generator: torch.Generator
     ) -> TrainingBatch:
         """The cloze task: each item is replaced by the mask with ``mask_probability``;
         a sequence with none masked has one of its items masked, any of them with equal

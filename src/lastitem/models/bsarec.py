@@ -2,16 +2,13 @@
 sequence.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from lastitem.arrays import Ints
 from lastitem.data.padding import PADDING, pad
 from lastitem.data.sequences import Sequences
 from lastitem.models import settings
@@ -134,7 +131,7 @@ class BSARec(SequenceModel):
         return super().examples(sequences).prefixes()
 
     def training_batch(
-        self, sequences: Sequences, index: NDArray[np.int64], generator: torch.Generator
+        self, sequences: Sequences, index: Ints, generator: torch.Generator
     ) -> TrainingBatch:
         """All but the last item are read; only the prediction position is labelled,
         with the last item.

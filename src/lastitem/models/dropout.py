@@ -2,8 +2,6 @@
 a training step.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -2,16 +2,13 @@
 the whole input.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from lastitem.arrays import Ints
 from lastitem.data.sequences import Sequences
 from lastitem.models import settings
 from lastitem.models.sasrec import SASRec
@@ -25,7 +22,7 @@ class DuoRec(SASRec):
     def auxiliary_loss(
         self,
         sequences: Sequences,
-        index: NDArray[np.int64],
+        index: Ints,
         read: Callable[[Sequences], Tensor],
         generator: torch.Generator,
     ) -> Tensor | None:

@@ -1,7 +1,5 @@
 """GRU4Rec (Hidasi et al., ICLR 2016) with the next item predicted at every position."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor, nn

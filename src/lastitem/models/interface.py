@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from lastitem.arrays import Ints
 from lastitem.data.padding import PADDING, pad
 from lastitem.data.sequences import Sequences
 from lastitem.models.settings import NoSettings
@@ -206,7 +206,7 @@ class SequenceModel(Recommender):
         return sequences.select(np.flatnonzero(sequences.length >= 2))
 
     def training_batch(
-        self, sequences: Sequences, index: NDArray[np.int64], generator: torch.Generator
+        self, sequences: Sequences, index: Ints, generator: torch.Generator
     ) -> TrainingBatch:
         """Form the batch of the training examples at ``index``, on the CPU: the newest
         ``maximum_length`` + 1 items, of which all but the last are read, and all but
@@ -220,7 +220,7 @@ class SequenceModel(Recommender):
     def auxiliary_loss(
         self,
         sequences: Sequences,
-        index: NDArray[np.int64],
+        index: Ints,
         read: Callable[[Sequences], Tensor],
         generator: torch.Generator,
     ) -> Tensor | None:

@@ -1,7 +1,5 @@
 """The floor of every comparison: items ranked by how often they occur in training."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

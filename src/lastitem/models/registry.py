@@ -2,8 +2,6 @@
 description.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import inspect

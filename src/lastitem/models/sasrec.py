@@ -1,7 +1,5 @@
 """SASRec (Kang & McAuley, ICDM 2018): causal self-attention over the history."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

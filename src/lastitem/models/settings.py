@@ -1,7 +1,5 @@
 """The architectures by name, and what each can be set to; loads nothing heavy."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from lastitem.errors import InputError

@@ -2,16 +2,14 @@
 holds for this model on these data.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from pandas import DataFrame, Series
 
-from lastitem.report.summaries import STUDY_COLUMNS
-from lastitem.study.parts import PARTS
+from lastitem.study.runs import PARTS, STUDY_COLUMNS
 
 #: Claims in the order of the table.
 CLAIMS = {
@@ -33,18 +31,18 @@ CLAIMS = {
 SMALL_CHANGE_PERCENT, PRIVILEGE = 5.0, 2.0
 #: With fewer users than these behind it nothing is decided: a bootstrap over so few
 #: holds its own sample for the world.
-FEW_USERS = 10
+MINIMUM_USERS = 10
 _INTERVAL = ["value", "ci_low", "ci_high"]
 
 
 def claims(
-    effects: pd.DataFrame,
-    rates: pd.DataFrame,
-    mixing: pd.DataFrame,
-    curves: pd.DataFrame,
-    mixing_by_scale: pd.DataFrame,
-    recoveries: pd.DataFrame,
-) -> pd.DataFrame:
+    effects: DataFrame,
+    rates: DataFrame,
+    mixing: DataFrame,
+    curves: DataFrame,
+    mixing_by_scale: DataFrame,
+    recoveries: DataFrame,
+) -> DataFrame:
     """Hold every claim against the summaries of each dataset, split and model.
 
     Parameters
@@ -61,45 +59,38 @@ def claims(
     -------
     A row per study and claim: ``claim``, ``meaning``, ``holds`` (``yes``, ``no``,
     ``undecided``, ``n/a``), ``evidence`` (numbers, with 95 % intervals over users),
-    ``users``, ``seeds``. Where intervals are given, a claim holds only if they are
+    ``users``, ``trainings``. Where intervals are given, a claim holds only if they are
     wholly on its side, and fails only if they are wholly on the other; between the two
-    it is undecided, and so it is with fewer than :data:`FEW_USERS` users (for a change:
-    with a hit) behind it. A shuffle that leaves every input as it was says nothing.
+    it is undecided, and so it is with fewer than :data:`MINIMUM_USERS` users (for a
+    change: with a hit) behind it. A shuffle that leaves every input as it was says
+    nothing.
     """
     rows = []
     for study, group in effects.groupby(STUDY_COLUMNS, sort=False):
-        key = dict(zip(STUDY_COLUMNS, study, strict=True))
+        of_rates, of_mixing, *of_scales = (
+            _of(table, study) for table in (rates, mixing, curves, mixing_by_scale, recoveries)
+        )
         found = {
             **dict(_of_shuffles(group)),
-            **dict(_of_rates(_of(rates, key))),
-            **dict(_of_mixing(_of(mixing, key))),
-            **dict(_of_scales(_of(curves, key), _of(mixing_by_scale, key), _of(recoveries, key))),
+            **dict(_of_rates(of_rates)),
+            **dict(_of_mixing(of_mixing)),
+            **dict(_of_scales(*of_scales)),
         }
         for name, meaning in CLAIMS.items():
             finding = found.get(
                 name, Finding("n/a", "has no meaning for this model or these inputs", group.iloc[0])
             )
-            if finding.holds in ("yes", "no") and finding.behind["users"] < FEW_USERS:
+            if finding.holds in ("yes", "no") and finding.behind["users"] < MINIMUM_USERS:
                 finding = finding._replace(
                     holds="undecided", evidence=f"{finding.evidence}; too few users"
                 )
-            behind = {"users": int(finding.behind["users"]), "seeds": int(finding.behind["seeds"])}
-            rows.append(
-                {
-                    **key,
-                    "claim": name,
-                    "meaning": meaning,
-                    "holds": finding.holds,
-                    "evidence": finding.evidence,
-                    **behind,
-                }
-            )
-    return pd.DataFrame(
-        rows, columns=[*STUDY_COLUMNS, "claim", "meaning", "holds", "evidence", "users", "seeds"]
-    )
+            behind = (int(finding.behind[count]) for count in ("users", "trainings"))
+            rows.append((*study, name, meaning, finding.holds, finding.evidence, *behind))
+    columns = ["claim", "meaning", "holds", "evidence", "users", "trainings"]
+    return DataFrame(rows, columns=[*STUDY_COLUMNS, *columns])
 
 
-def is_small(change: pd.Series) -> bool:
+def is_small(change: Series) -> bool:
     """Whether the whole interval of a change in percent is within ±
     :data:`SMALL_CHANGE_PERCENT`.
     """
@@ -108,7 +99,7 @@ def is_small(change: pd.Series) -> bool:
     )
 
 
-def percent(change: pd.Series) -> str:
+def percent(change: Series) -> str:
     """A change in percent with its interval, such as ``+0.8 % [-1.0, +3.0]``; there is
     none where the accuracy is zero.
     """
@@ -121,7 +112,7 @@ def percent(change: pd.Series) -> str:
 TOO_SHORT = "every input is too short to be changed by it"
 
 
-def why_silent(effects: pd.DataFrame, order: str) -> str:
+def why_silent(effects: DataFrame, order: str) -> str:
     """Why the shuffle of a study says nothing, whatever its interval is; empty if it
     does.
 
@@ -136,24 +127,24 @@ def why_silent(effects: pd.DataFrame, order: str) -> str:
     # Of users with several targets the share is that of the targets, so this is at most
     # the number of users.
     hit = of_order.loc["hit_percent", "value"] / 100.0 * of_order.loc["hit_percent", "users"]
-    return "" if hit >= FEW_USERS - 0.5 else f"only {hit:.0f} users have a hit"
+    return "" if hit >= MINIMUM_USERS - 0.5 else f"only {hit:.0f} users have a hit"
 
 
 class Finding(NamedTuple):
     """Whether a claim holds, the numbers, and the row of the summary that says how many
-    users and seeds stand behind them.
+    users and trainings stand behind them.
     """
 
     holds: str
     evidence: str
-    behind: pd.Series
+    behind: Series
 
 
-def _of(table: pd.DataFrame, key: dict[str, Any]) -> pd.DataFrame:
-    return table[(table[STUDY_COLUMNS] == pd.Series(key)).all(axis=1)] if len(table) else table
+def _of(table: DataFrame, study: Sequence[str]) -> DataFrame:
+    return table[(table[STUDY_COLUMNS] == list(study)).all(axis=1)] if len(table) else table
 
 
-def _finding(holds: object, evidence: str, behind: pd.Series, fails: object = None) -> Finding:
+def _finding(holds: object, evidence: str, behind: Series, fails: object = None) -> Finding:
     """``fails`` where the opposite has to be shown, too; without it, what does not hold
     fails.
     """
@@ -162,11 +153,11 @@ def _finding(holds: object, evidence: str, behind: pd.Series, fails: object = No
     return Finding("no" if fails is None or fails else "undecided", evidence, behind)
 
 
-def _interval(row: pd.Series, digits: str) -> str:
+def _interval(row: Series, digits: str) -> str:
     return f"{row['value']:{digits}} [{row['ci_low']:{digits}}, {row['ci_high']:{digits}}]"
 
 
-def _of_shuffles(effects: pd.DataFrame) -> Iterator[tuple[str, Finding]]:
+def _of_shuffles(effects: DataFrame) -> Iterator[tuple[str, Finding]]:
     change = effects[effects["measure"] == "change_percent"].set_index("order")
     for name, order in (("last item only", "partial"), ("order matters", "full")):
         row = change.loc[order]
@@ -191,7 +182,7 @@ def _of_shuffles(effects: pd.DataFrame) -> Iterator[tuple[str, Finding]]:
         yield name, _finding(holds, percent(row), row, fails)
 
 
-def _of_rates(rates: pd.DataFrame) -> Iterator[tuple[str, Finding]]:
+def _of_rates(rates: DataFrame) -> Iterator[tuple[str, Finding]]:
     row = rates.set_index("measure")
     last, before = row.loc["HRLI"], row.loc["HRL2I"]
     if pd.isna(before["value"]):
@@ -205,7 +196,7 @@ def _of_rates(rates: pd.DataFrame) -> Iterator[tuple[str, Finding]]:
     yield "last-item privilege", _finding(holds, evidence, before, fails)
 
 
-def _of_mixing(mixing: pd.DataFrame) -> Iterator[tuple[str, Finding]]:
+def _of_mixing(mixing: DataFrame) -> Iterator[tuple[str, Finding]]:
     blocks = mixing[(mixing["layer"] > 0) & mixing["part"].isin(PARTS)]
     if not len(blocks):
         return
@@ -223,7 +214,7 @@ def _of_mixing(mixing: pd.DataFrame) -> Iterator[tuple[str, Finding]]:
 
 
 def _of_scales(
-    curves: pd.DataFrame, mixing: pd.DataFrame, recoveries: pd.DataFrame
+    curves: DataFrame, mixing: DataFrame, recoveries: DataFrame
 ) -> Iterator[tuple[str, Finding]]:
     if not len(curves):
         return
@@ -262,7 +253,7 @@ def _of_scales(
             yield "recovery", _finding((share["value"] > 0).all(), text, best)
 
 
-def _course(rows: pd.DataFrame, against: str) -> tuple[bool, str]:
+def _course(rows: DataFrame, against: str) -> tuple[bool, str]:
     """Whether values go one way with every step of λ down, and where they go;
     ``against`` (rise, fall) is the other way.
     """

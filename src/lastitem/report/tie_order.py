@@ -2,45 +2,42 @@
 measures.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
+from pandas import DataFrame
 
-from lastitem.evaluation.recovery import hits
-from lastitem.report.summaries import (
-    STUDY_COLUMNS,
+from lastitem.report.pooling import (
+    INTERVAL,
     Bootstrap,
     against_ordered,
     count_everyone,
     finite,
     in_percent,
+    last_items,
     measured,
     summarize,
+    sums,
 )
 from lastitem.report.uncertainty import bootstrap_difference, holm, swap_test
-from lastitem.study.runs import RUN_COLUMNS
-
-#: Which targets the tie-order study looks at: all, those with the time of the item
-#: before them, those without.
-TARGETS = ("all", "tied", "untied")
-#: Its measures: NDCG of the ordered input, last-item hit rates, and what the shuffles
-#: change.
-TIE_ORDER_MEASURES = ("NDCG", "HRLI", "HRL2I", "partial shuffle, %", "full shuffle, %")
-#: The row that holds differences.
-TIES_DIFFERENCE = "item - random"
+from lastitem.study.runs import (
+    RUN_COLUMNS,
+    STUDY_COLUMNS,
+    TARGET_GROUPS,
+    TIE_ORDER_MEASURES,
+    TIES_DIFFERENCE,
+)
 
 
-def tie_order_effects(
-    ranks: pd.DataFrame,
-    shuffled: pd.DataFrame,
+def tie_order(
+    ranks: DataFrame,
+    shuffled: DataFrame,
     user_ids: Mapping[str, Sequence[str]],
     cutoff: int,
     bootstrap: Bootstrap,
     permutations: int,
-) -> pd.DataFrame:
+) -> DataFrame:
     """The headline measures by the order of ties, for all targets, tied and untied
     ones, and what the order makes of them.
 
@@ -56,7 +53,7 @@ def tie_order_effects(
     -------
     Conditions ``ties`` (``item``, ``random``, ``item - random``), ``targets`` and
     ``measure``. Trainings on several random orders count like seeds: they are pooled,
-    and ``sd_seeds`` and ``seeds`` are over all trainings of an order. The difference of
+    and ``sd_seeds`` and ``trainings`` are over all of an order. The difference of
     two means over trainings is over the users of both orders (whose target is tied, or
     untied, in both), ``p`` of a test that swaps a user's two sides, ``p_holm``
     corrected for all differences; both are empty in other rows.
@@ -74,10 +71,7 @@ def tie_order_effects(
         rows = shuffled[shuffled["order"] == order]
         against = np.ones(len(rows)) if order == "ordered" else rows["metric_value_ordered"]
         parts.append(measured(rows, rows["metric_value"], against, ["tied"], measure=measure))
-    for measure, column in (("HRLI", "last_rank"), ("HRL2I", "last_but_one_rank")):
-        rank = ranks[column].to_numpy()
-        parts.append(measured(ranks, hits(rank, cutoff), rank > 0, ["tied"], measure=measure))
-    frame = pd.concat(parts)
+    frame = pd.concat([*parts, *last_items(ranks, cutoff, ["tied"])])
     ids = frame.groupby("dataset", sort=False)["user"].transform(
         lambda codes: np.asarray(user_ids[codes.name])[codes]
     )
@@ -94,12 +88,8 @@ def tie_order_effects(
         [under_each, _tie_differences(frame, bootstrap, permutations)], ignore_index=True
     )
     columns = [*STUDY_COLUMNS, *conditions]
-    rank = {
-        name: place
-        for place, name in enumerate(
-            [*TARGETS, "item", "random", TIES_DIFFERENCE, *TIE_ORDER_MEASURES]
-        )
-    }
+    names = [*TARGET_GROUPS, "item", "random", TIES_DIFFERENCE, *TIE_ORDER_MEASURES]
+    rank = {name: place for place, name in enumerate(names)}
     table = table.sort_values(
         columns, key=lambda column: column.map(lambda value: rank.get(value, value)), kind="stable"
     )
@@ -108,7 +98,7 @@ def tie_order_effects(
     )
 
 
-def _tie_differences(frame: pd.DataFrame, bootstrap: Bootstrap, permutations: int) -> pd.DataFrame:
+def _tie_differences(frame: DataFrame, bootstrap: Bootstrap, permutations: int) -> DataFrame:
     """Item order less random order of every measure: means over trainings, for the
     users of both.
     """
@@ -117,55 +107,38 @@ def _tie_differences(frame: pd.DataFrame, bootstrap: Bootstrap, permutations: in
         trainings = group.groupby("ties")["seed"].nunique()
         if set(trainings.index) != {"item", "random"}:
             continue
-        users, user = np.unique(group["user"].to_numpy(), return_inverse=True)
-        column, keys = pd.factorize(pd.MultiIndex.from_frame(group[["targets", "measure"]]))
-        side = (group["ties"] == "random").to_numpy(dtype=np.int64)
-        shape = (len(users), len(keys), 2)
-        cell, share = (
-            np.ravel_multi_index((user, column, side), shape),
-            1.0 / group["ties"].map(trainings),
-        )
-        numerator, denominator, cases = (
-            np.bincount(cell, weights=weight * share, minlength=int(np.prod(shape)))
-            .reshape(shape)
-            .astype(np.float64)
-            # A user without accuracy may gain from a shuffle; one without a last but
-            # one item has no hit rate of it.
-            for weight in (
-                group["numerator"],
-                group["denominator"],
-                (group["denominator"] != 0) | group["measure"].str.endswith("%"),
-            )
-        )
+        side, share = group["ties"] == "random", 1.0 / group["ties"].map(trainings)
+        # A user without accuracy may gain from a shuffle; one without a last but one
+        # item has no hit rate of it.
+        counted = (group["denominator"] != 0) | group["measure"].str.endswith("%")
+        weights = (share * weight for weight in (group["numerator"], group["denominator"], counted))
+        table, totals = sums(group, ["targets", "measure"], side.to_numpy(np.int64), weights)
+        cases = totals.pop()
         in_both = (cases > 0).all(axis=2, keepdims=True)
-        numerator, denominator = (
-            np.where(in_both, numerator, 0.0),
-            np.where(in_both, denominator, 0.0),
-        )
+        numerator, denominator = (np.where(in_both, total, 0.0) for total in totals)
         with np.errstate(invalid="ignore", divide="ignore"):
             value = finite(numerator.sum(axis=0) / denominator.sum(axis=0))
-        table = keys.to_frame(index=False).set_axis(["targets", "measure"], axis=1)
         table = table.assign(**dict(zip(STUDY_COLUMNS, study, strict=True)), ties=TIES_DIFFERENCE)
         table["value"] = value[:, 0] - value[:, 1]
         table["ci_low"], table["ci_high"] = bootstrap_difference(
             numerator, denominator, resamples=bootstrap.resamples, seed=bootstrap.seed
         )
-        table.loc[table["measure"].str.endswith("%"), ["value", "ci_low", "ci_high"]] *= 100.0
-        table["seeds"], table["users"] = int(trainings.sum()), in_both.sum(axis=(0, 2))
+        table.loc[table["measure"].str.endswith("%"), INTERVAL] *= 100.0
+        table["trainings"], table["users"] = int(trainings.sum()), in_both.sum(axis=(0, 2))
         table["cases"] = np.where(in_both, cases, 0.0)[:, :, 0].sum(axis=0).round().astype(int)
         table["p"] = swap_test(
             numerator, denominator, permutations=permutations, seed=bootstrap.seed
         )
         tables.append(table)
     if not tables:
-        return pd.DataFrame(columns=["p", "p_holm"])
+        return DataFrame(columns=["p", "p_holm"])
     differences = pd.concat(tables, ignore_index=True)
     known = differences["p"].notna()
     differences.loc[known, "p_holm"] = holm(differences.loc[known, "p"].to_numpy(dtype=np.float64))
     return differences
 
 
-def _by_tie_order(frame: pd.DataFrame) -> pd.DataFrame:
+def _by_tie_order(frame: DataFrame) -> DataFrame:
     """The dataset without its order; ``ties`` names the order, and each training on one
     of several has a number of its own as its seed.
     """

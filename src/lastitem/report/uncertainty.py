@@ -2,24 +2,25 @@
 and their correction for being many.
 """
 
-from __future__ import annotations
+from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
+
+from lastitem.arrays import Bools, Floats
 
 #: Resamples × users held at once, as float64.
 _MAXIMUM_WEIGHTS = 8_000_000
 
 
 def bootstrap_ratio(
-    numerator: NDArray[np.float64],
-    denominator: NDArray[np.float64],
+    numerator: Floats,
+    denominator: Floats,
     *,
     resamples: int,
     seed: int,
     level: float = 0.95,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[Floats, Floats]:
     """Percentile interval of Σ numerator / Σ denominator when whole users are drawn
     with replacement.
 
@@ -42,13 +43,13 @@ def bootstrap_ratio(
 
 
 def bootstrap_difference(
-    numerator: NDArray[np.float64],
-    denominator: NDArray[np.float64],
+    numerator: Floats,
+    denominator: Floats,
     *,
     resamples: int,
     seed: int,
     level: float = 0.95,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[Floats, Floats]:
     """Percentile interval of the first ratio minus the second, Σ numerator / Σ
     denominator each, over the same drawn users.
 
@@ -69,31 +70,23 @@ def bootstrap_difference(
     return _percentiles(ratios[:, :, 0] - ratios[:, :, 1], level)
 
 
-def _resampled_ratios(
-    numerator: NDArray[np.float64], denominator: NDArray[np.float64], resamples: int, seed: int
-) -> NDArray[np.float64]:
+def _resampled_ratios(numerator: Floats, denominator: Floats, resamples: int, seed: int) -> Floats:
     """[resamples, columns]: Σ numerator / Σ denominator over users drawn with
     replacement; NaN or ±∞ where the denominator is empty.
     """
-    users, columns = numerator.shape
-    generator = np.random.default_rng(seed)
-    ratios = np.empty((resamples, columns))
-    rows = max(1, min(resamples, _MAXIMUM_WEIGHTS // max(1, users)))
-    for first in range(0, resamples, rows):
-        count = min(rows, resamples - first)
+    users, generator = len(numerator), np.random.default_rng(seed)
+    ratios = []
+    for count in _at_once(resamples, users):
         # How often each user is drawn: the same as indexing with drawn users, but a
         # matrix product.
-        weight = generator.multinomial(users, np.full(users, 1.0 / users), size=count).astype(
-            np.float64
-        )
+        weight = generator.multinomial(users, np.full(users, 1.0 / users), size=count)
+        weight = weight.astype(np.float64)
         with np.errstate(invalid="ignore", divide="ignore"):
-            ratios[first : first + count] = (weight @ numerator) / (weight @ denominator)
-    return ratios
+            ratios.append((weight @ numerator) / (weight @ denominator))
+    return np.concatenate(ratios)
 
 
-def _percentiles(
-    ratios: NDArray[np.float64], level: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _percentiles(ratios: Floats, level: float) -> tuple[Floats, Floats]:
     tail = (1.0 - level) / 2.0
     ratios[~np.isfinite(ratios)] = np.nan
     usable = ~np.isnan(ratios).all(axis=0)
@@ -104,12 +97,12 @@ def _percentiles(
 
 
 def swap_test(
-    numerator: NDArray[np.float64],
-    denominator: NDArray[np.float64],
+    numerator: Floats,
+    denominator: Floats,
     *,
     permutations: int,
     seed: int,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Two-sided p-values of the difference of two ratios, if each user's two sides
     could as well be the other way round.
 
@@ -130,7 +123,7 @@ def swap_test(
     both = np.concatenate([numerator, denominator], axis=1)
     total, swap = both.sum(axis=0), both[:, :, 1] - both[:, :, 0]
 
-    def differences(moved: NDArray[np.float64]) -> NDArray[np.float64]:
+    def differences(moved: Floats) -> Floats:
         """[rows, columns] of the difference after what ``moved``, [rows, 2 · columns],
         has gone from the second side to the first.
         """
@@ -141,25 +134,16 @@ def swap_test(
             )
 
     observed = differences(np.zeros((1, 2 * columns)))[0]
-    generator = np.random.default_rng(seed)
     reached = np.zeros(columns)
-    rows = max(1, _MAXIMUM_WEIGHTS // max(1, users))
-    for first in range(0, permutations, rows):
-        count = min(rows, permutations - first)
-        bits = np.unpackbits(
-            generator.integers(0, 256, (count, -(-users // 8)), dtype=np.uint8), axis=1, count=users
-        )
+    for chosen in _random_choices(users, permutations, seed):
         # A choice that leaves a side without a denominator counts as one that reaches
         # as far.
-        reached += (
-            ~(np.abs(differences(bits.astype(np.float64) @ swap)) < np.abs(observed) - 1e-12)
-        ).sum(axis=0)
+        near = np.abs(differences(chosen @ swap)) < np.abs(observed) - 1e-12
+        reached += (~near).sum(axis=0)
     return np.where(~np.isfinite(observed), np.nan, (reached + 1) / (permutations + 1))
 
 
-def sign_flip_test(
-    differences: NDArray[np.float64], *, permutations: int, seed: int
-) -> NDArray[np.float64]:
+def sign_flip_test(differences: Floats, *, permutations: int, seed: int) -> Floats:
     """Two-sided p-values of paired differences: as far from zero as their sum, if each
     user's could as well have the other sign.
 
@@ -202,29 +186,36 @@ def sign_flip_test(
             p[columns] = _as_far(signs @ own, own).mean(axis=0)
         else:
             own = differences[(differences[:, columns] != 0).any(axis=1)][:, columns]
-            generator = np.random.default_rng(seed)
-            reached = np.zeros(len(columns))
-            rows = max(1, _MAXIMUM_WEIGHTS // len(own))
-            for first in range(0, permutations, rows):
-                count = min(rows, permutations - first)
-                bits = np.unpackbits(
-                    generator.integers(0, 256, (count, -(-len(own) // 8)), dtype=np.uint8),
-                    axis=1,
-                    count=len(own),
-                )
-                reached += _as_far(
-                    own.sum(axis=0) - 2.0 * (bits.astype(np.float64) @ own), own
-                ).sum(axis=0)
+            reached, total = np.zeros(len(columns)), own.sum(axis=0)
+            for chosen in _random_choices(len(own), permutations, seed):
+                reached += _as_far(total - 2.0 * (chosen @ own), own).sum(axis=0)
             p[columns] = (reached + 1) / (permutations + 1)
     return p
 
 
-def _as_far(sums: NDArray[np.float64], differences: NDArray[np.float64]) -> NDArray[np.bool_]:
+def _random_choices(users: int, permutations: int, seed: int) -> Iterator[Floats]:
+    """Random choices of users, as many at once as memory allows: [rows, users] of 0
+    and 1.
+    """
+    generator = np.random.default_rng(seed)
+    for count in _at_once(permutations, users):
+        bytes_ = generator.integers(0, 256, (count, -(-users // 8)), dtype=np.uint8)
+        yield np.unpackbits(bytes_, axis=1, count=users).astype(np.float64)
+
+
+def _at_once(rows: int, users: int) -> Iterator[int]:
+    """So many rows in parts of so many as may be held at once."""
+    most = max(1, _MAXIMUM_WEIGHTS // max(1, users))
+    for first in range(0, rows, most):
+        yield min(most, rows - first)
+
+
+def _as_far(sums: Floats, differences: Floats) -> Bools:
     """Whether sums are as far from zero as those of the differences, up to rounding."""
     return np.abs(sums) >= np.abs(differences.sum(axis=0)) - 1e-9 * np.abs(differences).sum(axis=0)
 
 
-def holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
+def holm(p_values: Floats) -> Floats:
     """p-values corrected for their number: all that stay below a level are true
     findings but with that probability (Holm 1979).
 

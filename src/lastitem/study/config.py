@@ -2,8 +2,6 @@
 Snakefile is parsed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import difflib
@@ -11,7 +9,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +89,7 @@ def check(config: Mapping[str, Any], schema: str | Path) -> None:
     ]
     if not faults:
         _read_grid_texts(config)
-        faults = [*_check_names(config), *_check_models(config)]
+        faults = [*_check_names(config), *_check_sources(config), *_check_models(config)]
     if not faults:
         for name in tie_datasets(config):
             for variant, ties in tie_variants(config, name).items():
@@ -216,8 +214,7 @@ def _explain(
     """Lines for one fault; in a dataset's stanza that was written ``short``, with the
     place and the keys that its author knows.
     """
-    way, here = list(error.absolute_path), list(error.schema.get("properties", {}))
-    known = here
+    way, known = list(error.absolute_path), list(error.schema.get("properties", {}))
     if way[2:4] == ["sources", "own"] and way[1] in short:
         way = [*way[:2], *(way[5:] if way[4:5] == ["form"] else way[4:])]
         if len(way) == 2:
@@ -230,62 +227,59 @@ def _explain(
                 if key not in ("form", "sources")
             ]
     place = ".".join(map(str, way)) or "top level"
-    value, allowed = error.instance, error.validator_value
-    if error.validator == "additionalProperties":
-        for key in sorted(set(value) - set(here), key=str):
+    value, wanted = error.instance, error.validator_value
+    # Rule of the schema → what is said of a value that breaks it.
+    lines: dict[str, Callable[[], Iterable[str]]] = {
+        "additionalProperties": lambda: _unknown_keys(error, known),
+        "required": lambda: [f"key {key!r} is missing" for key in wanted if key not in value],
+        "enum": lambda: [f"{value!r} is not allowed{_instead(value, wanted)}"],
+        "oneOf": lambda: _not_one_key(value, wanted),
+        "contains": lambda: [f"{value!r} must hold {wanted.get('const')!r}"],
+    }
+    rule = str(error.validator)
+    return [f"{place}: {line}" for line in lines.get(rule, lambda: _broken_rule(error))()]
+
+
+def _unknown_keys(error: jsonschema.ValidationError, known: Iterable[str]) -> Iterable[str]:
+    value = error.instance
+    for key in sorted(set(value) - set(error.schema.get("properties", {})), key=str):
+        yield f"unknown key {key!r} (its value: {value[key]!r}){_instead(key, known)}"
+        if key in ("path", "url", "columns") and isinstance(value.get("sources"), Mapping):
             yield (
-                f"{place}: unknown key {key!r} (its value: {value[key]!r}){_suggest(key, known)};"
-                f" allowed: {', '.join(known)}"
+                "the keys of one file stand here, or `sources`, and this dataset has sources"
+                f" already ({', '.join(value['sources'])}); take another name for yours, or add"
+                " your file as one more of them: sources: {mine: {path: …, form: {columns: …}}}"
             )
-            if key in ("path", "url", "columns") and isinstance(value.get("sources"), Mapping):
-                yield (
-                    f"{place}: the keys of one file stand here, or `sources`, and this dataset has"
-                    f" sources already ({', '.join(value['sources'])}); take another name for"
-                    " yours, or add your file as one more of them: sources: {mine: {path: …,"
-                    " form: {columns: …}}}"
-                )
-    elif error.validator == "required":
-        for key in allowed:
-            if key not in value:
-                yield f"{place}: key {key!r} is missing"
-    elif error.validator == "enum":
-        yield (
-            f"{place}: {value!r} is not allowed{_suggest(value, allowed)}; allowed:"
-            f" {', '.join(map(str, allowed))}"
-        )
-    elif error.validator == "oneOf":
-        # What is no mapping is told by its type, too.
-        if isinstance(value, Mapping):
-            found = ", ".join(map(str, value)) or "nothing"
-            yield (
-                f"{place}: name exactly one of"
-                f" {', '.join(option['required'][0] for option in allowed)}; found: {found}"
-            )
-    elif error.validator == "contains":
-        yield f"{place}: {value!r} must hold {error.schema['contains'].get('const')!r}"
-    else:
-        rule = {
-            "type": "must be of type",
-            "minimum": "must be at least",
-            "maximum": "must be at most",
-            "exclusiveMinimum": "must be above",
-            "exclusiveMaximum": "must be below",
-            "minItems": "needs at least this many entries:",
-            "minProperties": "needs at least this many keys:",
-            "pattern": "must match",
-            "uniqueItems": "must not repeat an entry",
-        }.get(str(error.validator), f"breaks the rule {error.validator}:")
-        described = error.schema.get("description")
-        limit = (
-            ""
-            if allowed is True
-            else (
-                " integer, a whole number without a point"
-                if allowed == "integer"
-                else f" {allowed}"
-            )
-        )
-        yield f"{place}: {value!r} {rule}{limit}" + (f" ({described})" if described else "")
+
+
+def _not_one_key(value: object, options: Iterable[Mapping[str, Any]]) -> Iterable[str]:
+    # What is no mapping is told by its type, too.
+    if isinstance(value, Mapping):
+        keys = ", ".join(option["required"][0] for option in options)
+        yield f"name exactly one of {keys}; found: {', '.join(map(str, value)) or 'nothing'}"
+
+
+def _broken_rule(error: jsonschema.ValidationError) -> Iterable[str]:
+    rule = _RULES.get(str(error.validator), f"breaks the rule {error.validator}:")
+    limit = "" if error.validator_value is True else f" {error.validator_value}"
+    if limit == " integer":
+        limit += ", a whole number without a point"
+    described = error.schema.get("description")
+    yield f"{error.instance!r} {rule}{limit}" + (f" ({described})" if described else "")
+
+
+#: Any other rule → what the value must be.
+_RULES = {
+    "type": "must be of type",
+    "minimum": "must be at least",
+    "maximum": "must be at most",
+    "exclusiveMinimum": "must be above",
+    "exclusiveMaximum": "must be below",
+    "minItems": "needs at least this many entries:",
+    "minProperties": "needs at least this many keys:",
+    "pattern": "must match",
+    "uniqueItems": "must not repeat an entry",
+}
 
 
 def _check_names(config: Mapping[str, Any]) -> Iterable[str]:
@@ -297,11 +291,7 @@ def _check_names(config: Mapping[str, Any]) -> Iterable[str]:
     for key, names, registry in named:
         for name in names:
             if name not in config[registry]:
-                known = list(config[registry])
-                yield (
-                    f"{key}: {name!r} is not in {registry}{_suggest(name, known)}; allowed:"
-                    f" {', '.join(known)}"
-                )
+                yield f"{key}: {name!r} is not in {registry}{_instead(name, config[registry])}"
     for name in tie_datasets(config):
         for variant in tie_variants(config, name):
             if variant in config["registry"]:
@@ -314,8 +304,8 @@ def _check_names(config: Mapping[str, Any]) -> Iterable[str]:
             known = [value for source in _OF_RUN[key] for value in config[source]]
             for value in _listed(wanted):
                 if value not in known:
-                    allowed = f"{_suggest(value, known)}; allowed: {', '.join(map(str, known))}"
-                    yield f"exclude.{place}.{key}: {value!r} is not in this study{allowed}"
+                    instead = _instead(value, known)
+                    yield f"exclude.{place}.{key}: {value!r} is not in this study{instead}"
     if config["models"] and not study_runs(config, config["models"]):
         yield "exclude: leaves out every run of every model"
     for name in set(config["models"]) & set(config["baselines"]):
@@ -329,39 +319,45 @@ def _check_names(config: Mapping[str, Any]) -> Iterable[str]:
                 f"{key}: {config[key]!r} is not in {among}; allowed:"
                 f" {', '.join(map(str, config[among]))}"
             )
+
+
+def _check_sources(config: Mapping[str, Any]) -> Iterable[str]:
+    """Whether each dataset may have its name, and each of its sources can be read."""
     for name, dataset in config["registry"].items():
         if re.fullmatch(r"((table|fig)\d|comparisons|claims|index|report|README)\.[a-z]+", name):
             yield f"registry.{name}: a file in results/ has this name; rename the dataset"
         for source, entry in dataset["sources"].items():
-            form, where = entry["form"], f"registry.{name}.sources.{source}.form"
-            header, columns = form.get("header", True), dict(form["columns"])
-            wanted = "names" if header else "0-based positions"
-            if not all(isinstance(column, str if header else int) for column in columns.values()):
-                yield f"{where}.columns: {columns} must be {wanted} when header is {header}"
-            if len(set(map(str, columns.values()))) < len(columns):
-                yield f"{where}.columns: {columns} must name a column of its own for each"
+            where = f"registry.{name}.sources.{source}"
             if "by_hand" in entry and by_hand_file(entry, Path("data", name)) is None:
-                file = f"registry.{name}.sources.{source}.by_hand.file"
                 yield (
-                    f"{file}: {entry['by_hand']['file']!r} is no name, or one that the pipeline"
-                    " itself uses"
+                    f"{where}.by_hand.file: {entry['by_hand']['file']!r} is no name, or one that"
+                    " the pipeline itself uses"
                 )
             if "path" in entry and _is_ours(entry["path"], name):
-                own_path = f"registry.{name}.sources.{source}.path"
                 yield (
-                    f"{own_path}: {entry['path']!r} is where the pipeline itself writes; keep the"
+                    f"{where}.path: {entry['path']!r} is where the pipeline itself writes; keep the"
                     " file elsewhere"
                 )
-            if "\\" in form.get("separator", ""):
-                yield (
-                    f"{where}.separator: {form['separator']!r} holds a backslash; in YAML a tab is"
-                    ' "\\t", in double quotes'
-                )
-            if not _is_encoding(form.get("encoding", "utf-8")):
-                yield (
-                    f"{where}.encoding: {form['encoding']!r} is not known; utf-8, latin-1, cp1252,"
-                    " gbk are examples"
-                )
+            for line in _check_form(entry["form"]):
+                yield f"{where}.form.{line}"
+
+
+def _check_form(form: Mapping[str, Any]) -> Iterable[str]:
+    header, columns = form.get("header", True), form["columns"]
+    if not all(isinstance(column, str if header else int) for column in columns.values()):
+        wanted = "names" if header else "0-based positions"
+        yield f"columns: {columns} must be {wanted} when header is {header}"
+    if len(set(map(str, columns.values()))) < len(columns):
+        yield f"columns: {columns} must name a column of its own for each"
+    if "\\" in form.get("separator", ""):
+        yield (
+            f"separator: {form['separator']!r} holds a backslash; in YAML a tab is"
+            ' "\\t", in double quotes'
+        )
+    if not _is_encoding(form.get("encoding", "utf-8")):
+        yield (
+            f"encoding: {form['encoding']!r} is not known; utf-8, latin-1, cp1252, gbk are examples"
+        )
 
 
 def _read_grid_texts(config: Mapping[str, Any]) -> None:
@@ -419,11 +415,8 @@ def _check_models(config: Mapping[str, Any]) -> Iterable[str]:
                     files_of(architecture)
                 continue
             if architecture not in ARCHITECTURES:
-                yield (
-                    f"{where}.architecture: {architecture!r} is not allowed"
-                    f"{_suggest(architecture, ARCHITECTURES)}; allowed: {', '.join(ARCHITECTURES)},"
-                    " package.module:Class"
-                )
+                instead = _instead(architecture, [*ARCHITECTURES, "package.module:Class"])
+                yield f"{where}.architecture: {architecture!r} is not allowed{instead}"
                 continue
             for place, changes in points.items():
                 for change in changes:
@@ -450,8 +443,9 @@ def _is_ours(path: str, dataset: str) -> bool:
     )
 
 
-def _suggest(value: object, known: Iterable[object]) -> str:
-    close = difflib.get_close_matches(
-        str(value), [str(option) for option in known], n=2, cutoff=0.7
-    )
-    return f" — did you mean {' or '.join(map(repr, close))}?" if close else ""
+def _instead(value: object, known: Iterable[object]) -> str:
+    """What may be meant by a value that is none of the known ones."""
+    allowed = [str(option) for option in known]
+    close = difflib.get_close_matches(str(value), allowed, n=2, cutoff=0.7)
+    meant = f" — did you mean {' or '.join(map(repr, close))}?" if close else ""
+    return f"{meant}; allowed: {', '.join(allowed)}"

@@ -2,8 +2,6 @@
 running anything.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import os

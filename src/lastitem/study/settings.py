@@ -5,8 +5,6 @@ made of them (:func:`schema_of`), and a job checks with them what it is given
 (:func:`checked`).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping

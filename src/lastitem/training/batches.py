@@ -1,12 +1,10 @@
 """Training batches with their negatives, and the groups a batch is computed in."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from lastitem.arrays import Ints
 from lastitem.data.padding import pad
 from lastitem.data.sequences import Sequences
 from lastitem.models.interface import SequenceModel, TrainingBatch
@@ -14,9 +12,7 @@ from lastitem.models.interface import SequenceModel, TrainingBatch
 _REDRAWS = 16
 
 
-def length_groups(
-    sequences: Sequences, index: NDArray[np.int64], count: int
-) -> list[NDArray[np.int64]]:
+def length_groups(sequences: Sequences, index: Ints, count: int) -> list[Ints]:
     """Part the sequences at ``index`` into ``count`` groups of similar length."""
     by_length = index[np.argsort(sequences.length[index], kind="stable")]
     return np.array_split(by_length, min(count, len(by_length)))
@@ -25,7 +21,7 @@ def length_groups(
 def make_batch(
     model: SequenceModel,
     sequences: Sequences,
-    index: NDArray[np.int64],
+    index: Ints,
     negatives: int,
     generator: torch.Generator,
 ) -> TrainingBatch:

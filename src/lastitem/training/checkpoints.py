@@ -5,8 +5,6 @@ A state belongs to one key: a hash of everything the result depends on. A state 
 another key is never resumed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

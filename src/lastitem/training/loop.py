@@ -3,8 +3,6 @@
 Read :func:`train` first; everything above it serves it.
 """
 
-from __future__ import annotations
-
 import copy
 import time
 from collections.abc import Callable, Sequence
@@ -13,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 import numpy as np
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
 from lastitem.data.sequences import HeldOut, Sequences
 from lastitem.errors import InputError
@@ -62,6 +61,14 @@ class State:
         """Whether the last epoch ended with a validation step."""
         return bool(self.curve) and self.curve[-1].epoch == self.epoch
 
+    def add(self, updates: int, ndcg: float, model: SequenceModel) -> None:
+        """Add what a validation step found, and keep the weights if it is the best."""
+        best = ndcg > max((line.validation_ndcg for line in self.curve), default=-1.0)
+        if best:
+            self.best_weights = copy.deepcopy(model.state_dict())
+        self.curve.append(Round(self.epoch, updates, self.loss / self.labels, ndcg, best))
+        self.loss, self.labels = 0.0, 0
+
     def is_over(self, settings: TrainingSettings) -> bool:
         """Whether all epochs are done, or nothing has got better for too long."""
         waited = rounds_without_gain(self.curve)
@@ -70,7 +77,7 @@ class State:
 
 def train_epoch(
     model: SequenceModel,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Optimizer,
     examples: Sequences,
     settings: TrainingSettings,
     generator: torch.Generator,
@@ -185,8 +192,6 @@ def train(
     state = _resumed(checkpoint, model, optimizer, generator)
     for count, seconds in enumerate(state.reached, 1):
         report(state.curve[:count], seconds)
-    if state.epoch:
-        checkpoint.say(f"goes on after epoch {state.epoch}, from {checkpoint.path}")
 
     while not state.is_over(settings):
         start = time.monotonic()
@@ -198,19 +203,14 @@ def train(
                 f"{error} of epoch {state.epoch + 1}: lower learning_rate (now"
                 f" {settings.learning_rate}){kept if checkpoint.path and state.epoch else ''}"
             ) from None
-        state.epoch, state.loss, state.labels = (
-            state.epoch + 1, state.loss + loss, state.labels + labels,
-        )  # fmt: skip
+        state.epoch += 1
+        state.loss += loss
+        state.labels += labels
         if state.epoch % epochs_per_round == 0 or state.epoch == settings.maximum_epochs:
             with averaged_weights(optimizer):
                 cutoff = settings.validation_cutoff
                 ndcg = validation_ndcg(model, validation, filter_seen, cutoff, device)
-                best = ndcg > max((line.validation_ndcg for line in state.curve), default=-1.0)
-                if best:
-                    state.best_weights = copy.deepcopy(model.state_dict())
-            mean_loss, updates = state.loss / state.labels, state.epoch * updates_per_epoch
-            state.curve.append(Round(state.epoch, updates, mean_loss, ndcg, best))
-            state.loss, state.labels = 0.0, 0
+                state.add(state.epoch * updates_per_epoch, ndcg, model)
         state.seconds += time.monotonic() - start
         if state.has_just_validated:
             state.reached.append(state.seconds)
@@ -226,7 +226,7 @@ def _keep(
     checkpoint: Checkpoint,
     state: State,
     model: SequenceModel,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Optimizer,
     generator: torch.Generator,
 ) -> None:
     checkpoint.save(
@@ -242,7 +242,7 @@ def _keep(
 def _resumed(
     checkpoint: Checkpoint,
     model: SequenceModel,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Optimizer,
     generator: torch.Generator,
 ) -> State:
     """The state that a checkpoint holds, with everything else put back in place; a new
@@ -255,4 +255,6 @@ def _resumed(
     optimizer.load_state_dict(found["optimizer"])
     set_random_states(found["random"], generator, next(model.parameters()).device)
     curve = [Round(**line) for line in found["state"].pop("curve")]
-    return State(curve=curve, **found["state"])
+    state = State(curve=curve, **found["state"])
+    checkpoint.say(f"goes on after epoch {state.epoch}, from {checkpoint.path}")
+    return state

@@ -1,7 +1,5 @@
 """Training losses over the vectors of labelled positions only."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

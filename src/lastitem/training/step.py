@@ -1,16 +1,15 @@
 """One optimizer step, and the moving average of the weights."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
+from torch.optim import Optimizer
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
+from lastitem.arrays import Ints
 from lastitem.data.padding import PADDING, pad
 from lastitem.data.sequences import Sequences
 from lastitem.models.interface import SequenceModel, TrainingBatch
@@ -26,9 +25,9 @@ from lastitem.training.losses import (
 
 def update(
     model: SequenceModel,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Optimizer,
     sequences: Sequences,
-    index: NDArray[np.int64],
+    index: Ints,
     settings: TrainingSettings,
     generator: torch.Generator,
     device: str,
@@ -127,7 +126,7 @@ def _matrix_products(settings: TrainingSettings) -> Iterator[None]:
 
 
 @torch.no_grad()
-def move_average(optimizer: torch.optim.Optimizer, decay: float) -> None:
+def move_average(optimizer: Optimizer, decay: float) -> None:
     """Move the average of each trained weight, kept beside Adam's moments, towards the
     weight by 1 − decay.
 
@@ -143,7 +142,7 @@ def move_average(optimizer: torch.optim.Optimizer, decay: float) -> None:
 
 
 @contextmanager
-def averaged_weights(optimizer: torch.optim.Optimizer) -> Iterator[None]:
+def averaged_weights(optimizer: Optimizer) -> Iterator[None]:
     """Inside of the block the model has the averages of its weights, where there are
     any.
     """

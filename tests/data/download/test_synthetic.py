@@ -15,8 +15,6 @@ import torch
 from lastitem.data.download.synthetic import (
     SUCCESSION,
     TRUTHS,
-    best_ndcg,
-    chance_ndcg,
     generate,
     write_log,
 )
@@ -31,6 +29,21 @@ from tests.literal import held_out
 from tests.training.test_loop import sequences_of
 
 USERS, ITEMS, EVENTS = 1500, 60, 14
+
+
+def chance_ndcg(items: int, cutoff: int) -> float:
+    """Expected NDCG@cutoff of a target that may stand at each of ``items`` places with
+    equal chance.
+    """
+    return float((1 / np.log2(np.arange(1, min(cutoff, items) + 1) + 1)).sum()) / items
+
+
+def best_ndcg() -> float:
+    """NDCG@K (K ≥ 5) of the list that knows the successors and their chances: the most
+    that ``last`` allows (``last_but_one`` a little more, because the last item itself
+    can be left out).
+    """
+    return float((np.array(SUCCESSION) / np.log2(np.arange(2, len(SUCCESSION) + 2))).sum())
 
 
 def histories_of(truth, users=USERS, seed=1):

@@ -2,22 +2,19 @@
 enough to be imported while a Snakefile is parsed.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import urllib.parse
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 #: Files beside a downloaded log that the downloader writes itself.
 LOG, PROVENANCE, RECORDS, FINGERPRINTS = "raw", "raw.json", "checksums.json", "origins.json"
-#: A second name of the log and what is known of it, which stay when Snakemake deletes
-#: the outputs of a download that is due again.
+#: A hard link keeps the log, and a note what is known of it, because Snakemake deletes
+#: the outputs of a download before a rerun.
 KEPT, KEPT_NOTE = ".raw.kept", ".raw.kept.json"
-
 
 #: What a web address may hold to let its reader in: a user name and password, and parts
 #: of its query such as a signature or a token.
@@ -33,6 +30,23 @@ def without_password(text: str) -> str:
     in them.
     """
     return re.sub(_KEY, r"\1***", re.sub(_LOGIN, "", text))
+
+
+def address_of(source: Mapping[str, Any]) -> str:
+    """What a source is known by: in messages, in the provenance, in the note of a
+    partial file, in the recorded checksums.
+    """
+    if "package" in source:
+        return f"package {source['package']}"
+    if "generated" in source:
+        return f"generated {json.dumps(source['generated'])}"
+    if "by_hand" in source:
+        return f"{source['by_hand']['page']} {source['by_hand']['file']}"
+    return (
+        f"{source['share']['key']} {source['share']['file']}"
+        if "share" in source
+        else without_password(source["url"])
+    )
 
 
 def on_disk(text: str) -> Path:
@@ -82,7 +96,10 @@ def fingerprints(sources: Mapping[str, Mapping[str, Any]], folder: Path) -> dict
     except (OSError, ValueError):
         remembered = {}
     found = {}
-    for file in _local_files(sources, folder):
+    for source in sources.values():
+        file = on_disk(source["path"]) if "path" in source else by_hand_file(source, folder)
+        if file is None:
+            continue
         name = printable(file)
         try:
             state = file.stat()
@@ -92,10 +109,3 @@ def fingerprints(sources: Mapping[str, Mapping[str, Any]], folder: Path) -> dict
             continue
         found[name] = f"{state.st_size} bytes, {state.st_mtime_ns} ns"
     return found
-
-
-def _local_files(sources: Mapping[str, Mapping[str, Any]], folder: Path) -> Iterator[Path]:
-    for source in sources.values():
-        file = on_disk(source["path"]) if "path" in source else by_hand_file(source, folder)
-        if file is not None:
-            yield file

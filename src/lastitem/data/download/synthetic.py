@@ -2,13 +2,11 @@
 can be held against the answer.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lastitem.arrays import Ints
 from lastitem.errors import InputError
 
 #: What the next item depends on.
@@ -19,7 +17,7 @@ SUCCESSION = (0.5, 0.2, 0.15, 0.1, 0.05)
 TASTES, TASTE_SHARE = 10, 0.6
 
 
-def generate(truth: str, users: int, items: int, events: int, seed: int) -> NDArray[np.int64]:
+def generate(truth: str, users: int, items: int, events: int, seed: int) -> Ints:
     """Draw a log.
 
     ``last``: the next item is one of five successors of the last item (chances
@@ -64,7 +62,7 @@ def generate(truth: str, users: int, items: int, events: int, seed: int) -> NDAr
     start = np.cumsum(size) - size
     of_user = generator.integers(TASTES, size=users)
 
-    def draw(step: int, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
+    def draw(step: int, chosen: Ints) -> Ints:
         count = len(chosen)
         back = {"last": 1, "last_but_one": 2}.get(truth)
         if back is not None and step >= back:
@@ -98,18 +96,3 @@ def write_log(path: str | Path, truth: str, users: int, items: int, events: int,
     """
     log = generate(truth, users, items, events, seed)
     np.savetxt(path, log, fmt="%d", delimiter=",", header="user,item,timestamp", comments="")
-
-
-def chance_ndcg(items: int, cutoff: int) -> float:
-    """Expected NDCG@cutoff of a target that may stand at each of ``items`` places with
-    equal chance.
-    """
-    return float((1 / np.log2(np.arange(1, min(cutoff, items) + 1) + 1)).sum()) / items
-
-
-def best_ndcg() -> float:
-    """NDCG@K (K ≥ 5) of the list that knows the successors and their chances: the most
-    that ``last`` allows (``last_but_one`` a little more, because the last item itself
-    can be left out).
-    """
-    return float((np.array(SUCCESSION) / np.log2(np.arange(2, len(SUCCESSION) + 2))).sum())

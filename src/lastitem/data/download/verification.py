@@ -2,8 +2,6 @@
 first download, by what it looks like.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import html
@@ -18,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from lastitem.data.download.local_files import printable
+from lastitem.data.readers.unpacking import GZIP, ZIP
 from lastitem.errors import InputError
 from lastitem.files import read_json, write_json
 
 TITLED = 1 << 16  # bytes in which the title of a page is looked for
 _ANSWER = 1 << 12  # bytes that an error in JSON stays below
-_GZIP, _ZIP = b"\x1f\x8b", (b"PK\x03\x04", b"PK\x05\x06")
 _DAMAGES = (EOFError, OSError, ValueError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 _BLOCK = 1 << 18
 
@@ -53,14 +51,12 @@ def verify(
     SourceError if it is not what was promised, is cut off or damaged, or is no data at
     all; InputError if ``records`` is damaged.
     """
-    digest = hashlib.sha256()
     with path.open("rb") as file:
         head = file.read(TITLED)
         if kind := not_data(head, whole=len(head) < TITLED):
             raise not_the_file(kind, head)
         file.seek(0)
-        while block := file.read(_BLOCK):
-            digest.update(block)
+        digest = hashlib.file_digest(file, "sha256")
     found = {"bytes": path.stat().st_size, "sha256": digest.hexdigest()}
     if any(source.get(key, value) != value for key, value in found.items()):
         compared = ", ".join(
@@ -109,9 +105,8 @@ def not_the_file(kind: str, head: bytes) -> SourceError:
     """
     text = head.decode("utf-8", "replace")
     match = re.search(r"<(title|message)\b[^>]*>(.*?)</\1", text, re.IGNORECASE | re.DOTALL)
-    title = " ".join(
-        html.unescape(match[2] if match else text if text.lstrip().startswith("{") else "").split()
-    )[:200]
+    said = match[2] if match else text if text.lstrip().startswith("{") else ""
+    title = " ".join(html.unescape(said).split())[:200]
     saying = f" that says {title!r}" if title else ""
     return SourceError(f"what is there is {kind}{saying}, not the data")
 
@@ -121,11 +116,11 @@ def _check_archive(head: bytes, path: Path) -> None:
     shows whether all of it is there.
     """
     try:
-        if head.startswith(_GZIP):
+        if head.startswith(GZIP):
             with gzip.open(path) as file:
                 while file.read(_BLOCK):
                     pass
-        elif head.startswith(_ZIP):
+        elif head.startswith(ZIP):
             with zipfile.ZipFile(path) as archive:
                 if damaged := archive.testzip():
                     raise zipfile.BadZipFile(f"member {damaged!r} is damaged")
@@ -134,7 +129,7 @@ def _check_archive(head: bytes, path: Path) -> None:
         # to report.
         pass
     except _DAMAGES as error:
-        kind = "gzip file" if head.startswith(_GZIP) else "zip archive"
+        kind = "gzip file" if head.startswith(GZIP) else "zip archive"
         raise SourceError(f"the {kind} is cut off or damaged ({error})") from None
 
 

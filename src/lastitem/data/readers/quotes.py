@@ -2,19 +2,30 @@
 that is never closed takes in.
 """
 
-from __future__ import annotations
-
 import io
 import re
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Mapping
-from typing import IO
+from typing import IO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lastitem.arrays import Bools, Ints
+
 _SAMPLED_LINES = 100  # among which a first row is looked for
+
+
+class _Value(NamedTuple):
+    """A quoted value: the line it begins in, the beginning of its row, the line breaks
+    in it, and whether one of its lines is a row by its looks.
+    """
+
+    line: int
+    beginning: str
+    breaks: int
+    has_row: bool
 
 
 class QuotesFollowed(io.RawIOBase):
@@ -47,12 +58,11 @@ class QuotesFollowed(io.RawIOBase):
         self._before, self._waiting = b"\n", b""
         self._first_line = self._line = first_line
         self._row = 0
-        # A value that is still open, as in ``lost``, and whether a row was seen inside;
-        # its last line so far, unless that is its first.
-        self._open: tuple[int, str, int, bool] | None = None
+        # The value that is still open; its last line so far, unless that is its first.
+        self._open: _Value | None = None
         self._begun: bytes | None = None
         # pyarrow reads ahead in a thread of its own.
-        self._new_breaks: deque[NDArray[np.int64]] = deque()
+        self._new_breaks: deque[Ints] = deque()
         self._breaks, self._forgotten = np.zeros(0, dtype=np.int64), 0
         self.has_quotes = False
         self.lost: list[tuple[int, str, int]] = []
@@ -80,12 +90,13 @@ class QuotesFollowed(io.RawIOBase):
         self._before = text[-1:] or self._before
         if not block and self._open:
             line, beginning, breaks, _ = self._open
+            # The end of the last line loses nothing.
             breaks -= self._before == b"\n"
             self.lost += [(line, beginning, breaks)] if breaks else []
             self._open = None
         return block
 
-    def lines(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def lines(self, rows: Ints) -> Ints:
         """The line each row (from 0) begins in."""
         while self._new_breaks:
             self._breaks = np.concatenate([self._breaks, self._new_breaks.popleft()])
@@ -99,77 +110,97 @@ class QuotesFollowed(io.RawIOBase):
         self._breaks, self._forgotten = self._breaks[passed:], self._forgotten + passed
 
     def _follow(self, text: bytes, start: int) -> None:
+        """Take in ``text``, of which the first ``start`` bytes only say how it goes on:
+        the byte before, or a quote that opens the value that is still open.
+        """
         codes = np.frombuffer(text, dtype=np.uint8)
-        quotes, breaks = (
-            np.flatnonzero(codes == ord('"')),
-            start + np.flatnonzero(codes[start:] == ord("\n")),
-        )
-
-        def value(begin: int, end: int) -> tuple[int, str, int, bool]:
-            first, last = np.searchsorted(breaks, (begin, end)).tolist()
-            has_row = bisect_left(rows, begin) < bisect_left(rows, end)
-            if self._open and begin == start:
-                return (*self._open[:2], self._open[2] + last - first, self._open[3] or has_row)
-            row = text.rfind(b"\n", 0, begin) + 1
-            return (
-                self._line + first,
-                text[row : row + 200].decode("utf-8", "ignore"),
-                last - first,
-                has_row,
-            )
-
+        quotes = np.flatnonzero(codes == ord('"'))
+        breaks = start + np.flatnonzero(codes[start:] == ord("\n"))
+        # If every quote opens, closes or doubles, what is inside of a value has an odd
+        # number of them before it.
+        regular = self._is_regular(codes, quotes)
+        inside = np.searchsorted(quotes, breaks) % 2 == 1
+        rows = self._rows_inside(text, start, breaks, inside) if regular else []
+        had_row = self._open is not None and self._open.has_row
         still_open = None
-        opening, closing = quotes[::2], quotes[1::2]
-        behind = closing[closing + 1 < len(codes)] + 1
-        regular = bool(
-            self._beside_quotes[codes[opening - 1]].all()
-            and self._beside_quotes[codes[behind]].all()
-        )
-        if regular:
-            # Every quote opens, closes or doubles: inside of a value is what an odd
-            # number of them precedes.
-            inside = np.searchsorted(quotes, breaks) % 2 == 1
-            rows = self._rows_inside(text, start, breaks, inside)
-        holds_rows = self._open is not None and self._open[3]
-        if regular and not rows and not holds_rows:
+        if regular and not rows and not had_row:
             if len(quotes) % 2:
-                still_open = value(int(opening[codes[opening - 1] != ord('"')][-1]) + 1, len(text))
+                # The value was opened by the last opening quote that doubles none.
+                opening = quotes[::2]
+                begin = int(opening[codes[opening - 1] != ord('"')][-1]) + 1
+                still_open = self._value_at((begin, len(text)), text, start, breaks, rows)
         else:
             values = list(self._value.finditer(text))
-            begins, ends = [found.start(1) for found in values], [found.end(1) for found in values]
+            # A break is inside if more values begin before it than end before it.
+            begins, ends = [match.start(1) for match in values], [match.end(1) for match in values]
             inside = np.searchsorted(begins, breaks, "right") > np.searchsorted(
                 ends, breaks, "right"
             )
             rows = self._rows_inside(text, start, breaks, inside)
-            for found in values:
-                if found[2] is None:
-                    still_open = value(*found.span(1))
-                elif (b"\n" in found[1] or self._open) and (found[2] != b'"' or rows or holds_rows):
-                    line, beginning, lost, has_row = value(*found.span(1))
-                    self.lost += (
-                        [(line, beginning, lost)] if lost and (has_row or found[2] != b'"') else []
-                    )
+            for match in values:
+                # Text behind the closing quote: it was meant to open another value.
+                unclosed = match[2] != b'"'
+                if match[2] is None:
+                    still_open = self._value_at(match.span(1), text, start, breaks, rows)
+                # Only a value of several lines, perhaps of earlier blocks, loses rows.
+                elif (b"\n" in match[1] or self._open) and (unclosed or rows or had_row):
+                    value = self._value_at(match.span(1), text, start, breaks, rows)
+                    if value.breaks and (unclosed or value.has_row):
+                        self.lost.append(value[:3])
         self._begun = self._beginning(text, start) if still_open else None
         self._open = still_open
+        # A break inside of a value ends no row; it is kept as the number of its row.
         self._new_breaks.append(self._row + np.cumsum(~inside)[inside])
         self._row += int(np.count_nonzero(~inside))
         self._line += len(breaks)
 
-    def _rows_inside(
-        self, text: bytes, start: int, breaks: NDArray[np.int64], inside: NDArray[np.bool_]
-    ) -> list[int]:
+    def _is_regular(self, codes: NDArray[np.uint8], quotes: Ints) -> bool:
+        """Whether every quote stands beside a separator, an end of a line or another
+        quote: before it if it opens, behind it if it closes.
+        """
+        before, behind = quotes[::2] - 1, quotes[1::2] + 1
+        behind = behind[behind < len(codes)]
+        return bool(
+            self._beside_quotes[codes[before]].all() and self._beside_quotes[codes[behind]].all()
+        )
+
+    def _value_at(
+        self,
+        span: tuple[int, int],
+        text: bytes,
+        start: int,
+        breaks: Ints,
+        rows: list[int],
+    ) -> _Value:
+        """What is known of the value at ``span`` of the text, with what earlier blocks
+        held of it.
+
+        Parameters
+        ----------
+        breaks : int64, where there are line breaks in the text, from ``start`` on.
+        rows : where lines that look like rows begin inside of values.
+        """
+        first, last = np.searchsorted(breaks, span).tolist()
+        has_row = bisect_left(rows, span[0]) < bisect_left(rows, span[1])
+        if self._open and span[0] == start:
+            line, beginning, lost, had_row = self._open
+            return _Value(line, beginning, lost + last - first, had_row or has_row)
+        row = text.rfind(b"\n", 0, span[0]) + 1
+        beginning = text[row : row + 200].decode("utf-8", "ignore")
+        return _Value(self._line + first, beginning, last - first, has_row)
+
+    def _rows_inside(self, text: bytes, start: int, breaks: Ints, inside: Bools) -> list[int]:
         """Where in ``text`` lines that look like rows begin inside of values."""
-        if self._like_a_row is None:
+        if self._like_a_row is None or not len(breaks):
             return []
         found = []
-        for end in (
-            np.flatnonzero(np.append(self._begun is not None, inside[:-1])).tolist()
-            if len(breaks)
-            else ()
-        ):
-            place = start if end == 0 else int(breaks[end - 1]) + 1
+        # A line begins inside if the break before it is inside. The first line of the
+        # text does if it goes on with one of an earlier block.
+        begins_inside = np.append(self._begun is not None, inside[:-1])
+        for end in np.flatnonzero(begins_inside).tolist():
+            place = int(breaks[end - 1]) + 1 if end else start
             line = text[place : breaks[end]]
-            if end == 0 and self._begun is not None:
+            if not end and self._begun is not None:
                 line = self._begun + line
             if not inside[end]:
                 # Its last line holds the closing quote; what stands before it is the
@@ -178,7 +209,9 @@ class QuotesFollowed(io.RawIOBase):
                     continue
                 line = line.replace(b'"', b"", 1)
             if self._like_a_row.fullmatch(line):
-                found.append(place if end == 0 else place - 1)
+                # The place of the break before it: a line begins inside of the value
+                # that holds that break.
+                found.append(place - 1 if end else place)
         return found
 
     def _beginning(self, text: bytes, start: int) -> bytes | None:

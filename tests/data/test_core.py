@@ -1,8 +1,4 @@
-"""The p-core, encoding, and the row of Table 1.
-
-Cases of the fault catalogue that touch this code: A7, A9, A19, B1, B3, B5, B7, B9, B11,
-B13; those of reading are in test_readers.py and test_times.py.
-"""
+"""The p-core: filter, order, ties, codes, statistics, and the script that writes it."""
 
 from __future__ import annotations
 
@@ -22,15 +18,16 @@ import pytest
 import torch
 
 import core_filter as core_filter_script
-from lastitem.data import interactions
-from lastitem.data.ids import NumberEncoder, TextEncoder
-from lastitem.data.interactions import core_filter, read_interactions, statistics, write_core
+from lastitem.data import core as core_module
+from lastitem.data.core import core_filter, statistics, write_core
+from lastitem.data.interactions import read_interactions
 from lastitem.errors import InputError
 from lastitem.evaluation.ranking import rank
 from lastitem.models.registry import build
 from tests import literal
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
+
 START = 1_000_000_000
 
 
@@ -312,7 +309,7 @@ class TestSorting:
         time[1::6] ^= 1
         time -= 1000 * (time_bits < 60)
         item = np.arange(count, dtype=np.int32)
-        found = interactions._sorted_by_user_and_time(user.copy(), item.copy(), time.copy())
+        found = core_module._sorted_by_user_and_time(user.copy(), item.copy(), time.copy())
         expected = sorted(zip(user.tolist(), time.tolist(), item.tolist(), strict=True))
         assert list(zip(*(found[column].tolist() for column in (0, 2, 1)), strict=True)) == expected
         assert [column.dtype for column in found] == [np.int32, np.int32, np.int64]
@@ -458,54 +455,6 @@ class TestEncoding:
             tmp_path, [("1", item, START) for item in ("9" * 25, "1" + "0" * 25, "5")], 1
         )
         assert core.item_ids.to_pylist() == ["5", "9" * 25, "1" + "0" * 25]
-
-    @pytest.mark.parametrize("text", [True, False])
-    def test_many_distinct_ids_in_many_batches_keep_their_codes(self, monkeypatch, text):
-        """Texts are merged several times in between; later batches bring known ids
-        back.
-        """
-        monkeypatch.setattr("lastitem.data.ids.MERGED_AT", 2000)
-        generator = np.random.default_rng(6)
-        batches = [generator.integers(0, 15_000, 1000) for _ in range(60)]
-        encoder = TextEncoder() if text else NumberEncoder()
-        known = set()
-        for batch in batches:
-            encoder.add(pa.array(batch).cast(pa.string()) if text else pa.array(batch))
-            known.add(sum(map(len, encoder._known)) if text else 0)
-        codes, ids = encoder.finish()
-        everything = np.concatenate(batches)
-        distinct = np.unique(everything)
-        assert len(known) >= (3 if text else 1)
-        assert ids.cast(pa.int64()).equals(pa.array(distinct))
-        assert (codes == np.searchsorted(distinct, everything)).all()
-        assert codes.dtype == np.int32
-
-    @pytest.mark.parametrize(
-        ("kind", "numbers"),
-        [
-            (pa.int8(), [-128, 127, 0, 5, 5]),
-            (pa.int64(), [7, -(2**62), 2**62, 7, 0]),
-            (pa.uint64(), [2**64 - 1, 2**63, 3, 2**64 - 1]),
-            (pa.uint64(), [2**63 + 5, 2**63 + 7, 2**63 + 5]),
-            (pa.int32(), [10, 9, 100, 9]),
-            (pa.int16(), [-3, -3]),
-        ],
-    )
-    def test_numbers_of_every_width_are_the_ids_they_are_as_text(self, kind, numbers):
-        """Narrow and wide ranges, negative numbers (which sort as text) and the ends of
-        each type, over two batches.
-        """
-        found = []
-        for encoder, column in (
-            (NumberEncoder(), pa.array(numbers, kind)),
-            (TextEncoder(), pa.array([str(number) for number in numbers])),
-        ):
-            encoder.add(column[:2])
-            encoder.add(column[2:])
-            codes, ids = encoder.finish()
-            found.append((codes.tolist(), ids.to_pylist()))
-        assert found[0] == found[1]
-        assert [found[0][1][code] for code in found[0][0]] == [str(number) for number in numbers]
 
     def test_codes_are_dense_after_the_filter(self, tmp_path):
         rows = [

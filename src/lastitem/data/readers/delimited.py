@@ -1,0 +1,241 @@
+"""Delimited text, in which a quoted value may hold separators and line breaks."""
+
+import csv
+import io
+import re
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from lastitem.arrays import Ints
+from lastitem.data.columns import matches
+from lastitem.data.readers import transcoding
+from lastitem.data.readers.quotes import QuotesFollowed, like_a_row
+from lastitem.data.readers.rows import QUOTED_EXAMPLES, BadRows, RawLog, Rows
+from lastitem.data.readers.transcoding import UNIT_SEPARATOR, UNREADABLE, as_text, shown
+from lastitem.data.readers.unpacking import unpacked
+from lastitem.errors import InputError
+
+SEPARATORS = (",", "\t", ";", "|")
+
+
+def read_delimited(log: RawLog) -> Iterator[Rows]:
+    """See :func:`lastitem.data.readers.reading.read_rows`."""
+    header, separator = log.form.get("header", True), log.form.get("separator")
+    quotes = log.form.get("quotes", separator is None or len(separator) == 1)
+    replaced = separator if separator and len(separator.encode()) > 1 else ""
+    text = as_text(log.stream, log.encoding, replaced)
+    first = text.readline() if header else text.peek(1).lstrip(b"\r\n").split(b"\n", 1)[0]
+    if not first.strip():
+        fault = "the first line, which should name the columns, is empty"
+        raise InputError(fault if header else "holds no rows")
+    names, separator = _columns(
+        first, log.columns, UNIT_SEPARATOR if replaced else separator, quotes, header
+    )
+    positions = {
+        role: names.index(column) if header else column for role, column in log.columns.items()
+    }
+    if not text.peek(1):
+        return
+    followed = QuotesFollowed(
+        text, separator, 1 + header, like_a_row(text.peek(1), separator, len(names), positions)
+    )
+
+    def written(value: str) -> str:
+        return shown(value.replace(UNIT_SEPARATOR, replaced) if replaced else value)
+
+    skipped = _Skipped(followed, written, log.bad)
+    pieces = _open(
+        followed if quotes else text, separator, quotes, len(names), positions, skipped.take
+    )
+    next_row, empty = 0, list[Ints]()
+    for piece in pieces:
+        numbers = skipped.numbers_between(next_row, piece.num_rows)
+        next_row = int(numbers[-1]) + 1 if len(numbers) else next_row
+        columns = {role: piece.column(str(position)) for role, position in positions.items()}
+        reasons = {}
+        if text.raw.has_unreadable:
+            reasons[UNREADABLE] = f"{{role}} is not {log.encoding.upper()}"
+        if followed.has_quotes:
+            reasons["\n"] = "line break inside the {role}"
+            if replaced:
+                columns = {
+                    role: pc.replace_substring(column, UNIT_SEPARATOR, replaced)
+                    for role, column in columns.items()
+                }
+        yield _usable(columns, followed.lines(numbers), reasons, log.bad, empty)
+        skipped.report(next_row)
+        followed.forget(next_row)
+    skipped.report(np.inf)
+    for line, row, lost in followed.lost:
+        log.bad.add("inside a quote that is never closed", [line], [written(row)], count=lost)
+    if empty:
+        _add_what_is_not_blank(log, np.concatenate(empty))
+
+
+def _open(
+    text: io.IOBase,
+    separator: str,
+    quotes: bool,
+    width: int,
+    positions: Mapping[str, int],
+    skip: Callable[[Any], str],
+) -> pyarrow.csv.CSVStreamingReader:
+    """Parse text of ``width`` columns; those at ``positions`` are kept, as text under
+    their position. ``skip`` is told of rows with another number of fields.
+    """
+    kept = [str(position) for position in sorted(set(positions.values()))]
+    return pyarrow.csv.open_csv(
+        text,
+        read_options=pyarrow.csv.ReadOptions(
+            column_names=[str(position) for position in range(width)],
+            use_threads=False,
+            block_size=transcoding.BLOCK,
+        ),
+        parse_options=pyarrow.csv.ParseOptions(
+            delimiter=separator,
+            quote_char='"' if quotes else False,
+            newlines_in_values=quotes,
+            # An empty line is a row, too, so that rows can be numbered.
+            ignore_empty_lines=False,
+            invalid_row_handler=skip,
+        ),
+        convert_options=pyarrow.csv.ConvertOptions(
+            include_columns=kept,
+            column_types=dict.fromkeys(kept, pa.string()),
+            strings_can_be_null=False,
+        ),
+    )
+
+
+class _Skipped:
+    """Rows that pyarrow skips, because they have another number of fields."""
+
+    def __init__(
+        self, followed: QuotesFollowed, written: Callable[[str], str], bad: BadRows
+    ) -> None:
+        self._followed, self._written, self._bad = followed, written, bad
+        # Appended to by pyarrow, which may parse ahead in a thread of its own.
+        self._rows: deque[tuple[int, str]] = deque()
+
+    def take(self, row: Any) -> str:
+        """Called by pyarrow; it numbers rows from 1."""
+        self._rows.append((row.number - 1, row.text[:200]))
+        return "skip"
+
+    def numbers_between(self, first: int, count: int) -> Ints:
+        """The numbers of the ``count`` rows from ``first`` that are not skipped."""
+        missing = [row for row, _ in list(self._rows)]
+        numbers = np.arange(first, first + count + len(missing))
+        return np.setdiff1d(numbers, missing, assume_unique=True)[:count] if missing else numbers
+
+    def report(self, before: float) -> None:
+        """Count the rows skipped so far up to number ``before``, but for blank ones."""
+        while self._rows and self._rows[0][0] < before:
+            number, row = self._rows.popleft()
+            if row.strip():
+                line = int(self._followed.lines(np.array([number]))[0])
+                self._bad.add("wrong number of fields", [line], [self._written(row)])
+
+
+def _usable(
+    columns: Mapping[str, pa.Array],
+    lines: Ints,
+    reasons: Mapping[str, str],
+    bad: BadRows,
+    empty: list[Ints],
+) -> Rows:
+    """Drop rows that hold nothing, whose lines go into ``empty``, and rows in which an
+    id or time matches a pattern of ``reasons``.
+    """
+    drop = np.ones(len(lines), dtype=bool)
+    for column in columns.values():
+        drop &= np.asarray(pc.equal(column, ""))
+    if drop.any():
+        empty.append(lines[drop])
+    for pattern, reason in reasons.items():
+        for role, column in columns.items():
+            found = matches(column, pattern) & ~drop
+            texts = column.filter(pa.array(found)).to_pylist()
+            bad.add(
+                reason.format(role=role), lines[found].tolist(), [shown(text) for text in texts]
+            )
+            drop |= found
+    if not drop.any():
+        return Rows(dict(columns), lines)
+    keep = pa.array(~drop)
+    return Rows({role: column.filter(keep) for role, column in columns.items()}, lines[~drop])
+
+
+def _add_what_is_not_blank(log: RawLog, lines: Ints) -> None:
+    """Count those of these lines that are not blank, but hold no user, item and time;
+    it takes another pass through the file.
+    """
+    found, texts = list[int](), list[str]()
+    with unpacked(log.path, log.form.get("member")) as (_, stream):
+        numbered = enumerate(as_text(stream, log.encoding), 1)
+        for wanted in lines.tolist():
+            line = next(line for number, line in numbered if number == wanted).strip()
+            if line:
+                found.append(wanted)
+                texts += [shown(line.decode())] if len(texts) < QUOTED_EXAMPLES else []
+    log.bad.add("no user, item and time", found, texts)
+
+
+def _columns(
+    first: bytes,
+    columns: Mapping[str, Any],
+    separator: str | None,
+    quotes: bool,
+    header: bool,
+) -> tuple[list[str], str]:
+    """The column names (or, without a header, as many empty ones) of a first line, and
+    the separator that gives them.
+    """
+    line = first.decode("utf-8", errors="replace").rstrip("\r\n")
+    if "\r" in line:
+        raise InputError(
+            "has CR alone at the end of lines; convert it, for example with tr '\\r' '\\n'"
+        )
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
+    try:
+        splits = {
+            candidate: next(csv.reader([line], delimiter=candidate, quoting=quoting))
+            for candidate in ([separator] if separator else SEPARATORS)
+        }
+    except csv.Error as error:
+        raise InputError(f"the first line is no row of delimited text: {error}") from None
+    if header:
+        for candidate, names in splits.items():
+            if all(column in names for column in columns.values()):
+                _check_distinct(names, columns)
+                return names, candidate
+    most, names = max(splits.items(), key=lambda split: len(split[1]))
+    there = names if header else range(len(names))
+    missing = [role for role, column in columns.items() if column not in there]
+    if not missing:
+        return [""] * len(names), most
+    wanted = f"no column {columns[missing[0]]!r} for {missing[0]}; found"
+    if not header:
+        raise InputError(f"{wanted}: {len(names)} columns, numbered from 0")
+    hint = (
+        r"; where bytes stand as \x…, they are no text in this encoding: name the file's"
+        r" `encoding`, such as latin-1"
+        if re.search(UNREADABLE, "".join(names))
+        else ""
+    )
+    raise InputError(f"{wanted}, with the separator {most!r}: {shown(', '.join(names[:40]))}{hint}")
+
+
+def _check_distinct(names: list[str], columns: Mapping[str, str]) -> None:
+    for role, column in columns.items():
+        if names.count(column) > 1:
+            raise InputError(
+                f"the column {column!r} for {role} occurs more than once in the header;"
+                " rename all but one"
+            )
