@@ -1,5 +1,5 @@
-"""docs/extending.md followed to the letter: its files made, its lines added, its commands
-and its tests run.
+"""docs/extending.md followed to the letter: its files made, its lines added, its
+commands and its tests run.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def run_tests(project: Path, *files: str) -> None:
 
 def test_the_page_can_be_followed(project: Path):
     """A model and a baseline are trained, and nothing else is; the new model knows no
-    order; the new diagnostic and figure are made of runs of both models; the tests of the page
-    pass, and those of what it touched.
+    order; the new diagnostic and figure are made of runs of both models; the tests of
+    the page pass, and those of what it touched.
     """
     made = follow(project, "A model") + follow(project, "A baseline without gradients")
     planned = snakemake(project, "-n", "all", *STUDY, configfile=None)
@@ -85,9 +85,7 @@ def test_the_page_can_be_followed(project: Path):
     planned = snakemake(project, "-n", "all", *STUDY, configfile=None)
     assert planned_rules(planned.stdout).get("train") == 2, planned.stdout[-4000:]
     # Six bars of the default study are gone: the tiny one names its models anew.
-    done = snakemake(
-        project, "all", "results/history.pdf", "--cores", "2", *STUDY, configfile=None
-    )
+    done = snakemake(project, "all", "results/history.pdf", "--cores", "2", *STUDY, configfile=None)
     assert done.returncode == 0, done.stdout[-4000:]
 
     effects = pd.read_csv(project / "results/fig1.csv").query("measure == 'change_percent'")
