@@ -25,7 +25,8 @@ from lastitem.evaluation.shuffling import orders_and_repeats, reorder
 from lastitem.models.registry import build
 from lastitem.report.pooling import Bootstrap
 from lastitem.report.summaries import shuffles
-from lastitem.training.loop import TrainingSettings, train
+from lastitem.study.settings import TrainingSettings
+from lastitem.training.loop import train
 from tests.literal import held_out
 from tests.training.test_loop import sequences_of
 
