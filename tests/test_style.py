@@ -20,7 +20,7 @@ FLOORS = (
     ("evaluation",),
     ("models", "study"),
     ("data",),
-    ("files", "device", "errors", "progress", "randomness"),
+    ("files", "device", "errors", "progress", "randomness", "arrays"),
 )
 #: For scripts alone.
 ARGUMENTS = "lastitem.arguments"

@@ -69,11 +69,9 @@ def detect_unit(column: pa.Array) -> str:
     plausible (the ranges of two units do not overlap), ``s`` if there is none; ``iso``
     for text, dates and timestamps.
     """
-    if pa.types.is_temporal(column.type):
-        return "iso"
-    column = column[:10_000]
     if not (_is_text(column.type) or _is_number(column.type)):
         return "iso"
+    column = column[:10_000]
     if _is_text(column.type):
         column = pc.utf8_trim_whitespace(pc.drop_null(column))
         column = column.filter(pc.not_equal(column, ""))
@@ -127,7 +125,9 @@ def to_nanoseconds(column: pa.Array, unit: str) -> tuple[Ints, Bools]:
     ) and unit in NANOSECONDS:
         return _from_float(pc.cast(column, pa.float64()), NANOSECONDS[unit])
     if not _is_text(column.type):
-        column = _as_text(column)
+        if not (_is_number(column.type) or pa.types.is_null(column.type)):
+            raise InputError(f"a column of type {column.type} cannot be a time")
+        column = pc.cast(column, pa.string())
     if unit in NANOSECONDS:
         return _from_numbers(column, NANOSECONDS[unit])
     column = pc.utf8_trim_whitespace(column)
@@ -152,12 +152,6 @@ def _is_text(kind: pa.DataType) -> bool:
 
 def _is_number(kind: pa.DataType) -> bool:
     return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-
-
-def _as_text(column: pa.Array) -> pa.Array:
-    if _is_number(column.type) or pa.types.is_null(column.type):
-        return pc.cast(column, pa.string())
-    raise InputError(f"a column of type {column.type} cannot be a time")
 
 
 def _filled(column: pa.Array) -> tuple[Ints, Bools]:

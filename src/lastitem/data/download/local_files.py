@@ -6,7 +6,7 @@ import json
 import os
 import re
 import urllib.parse
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +96,10 @@ def fingerprints(sources: Mapping[str, Mapping[str, Any]], folder: Path) -> dict
     except (OSError, ValueError):
         remembered = {}
     found = {}
-    for file in _local_files(sources, folder):
+    for source in sources.values():
+        file = on_disk(source["path"]) if "path" in source else by_hand_file(source, folder)
+        if file is None:
+            continue
         name = printable(file)
         try:
             state = file.stat()
@@ -106,10 +109,3 @@ def fingerprints(sources: Mapping[str, Mapping[str, Any]], folder: Path) -> dict
             continue
         found[name] = f"{state.st_size} bytes, {state.st_mtime_ns} ns"
     return found
-
-
-def _local_files(sources: Mapping[str, Mapping[str, Any]], folder: Path) -> Iterator[Path]:
-    for source in sources.values():
-        file = on_disk(source["path"]) if "path" in source else by_hand_file(source, folder)
-        if file is not None:
-            yield file

@@ -5,6 +5,7 @@ import json
 import re
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -28,11 +29,7 @@ def read_json_lines(log: RawLog) -> Iterator[Rows]:
 
 def read_python_literals(log: RawLog) -> Iterator[Rows]:
     """See :func:`lastitem.data.readers.reading.read_rows`."""
-    wanted = frozenset(log.columns.values())
-
-    def parse(line: str) -> dict[str, Any]:
-        return parse_python_record(line, wanted)
-
+    parse = partial(parse_python_record, wanted=frozenset(log.columns.values()))
     with warnings.catch_warnings():
         # Free text full of backslashes is no reason to warn of invalid escapes.
         warnings.simplefilter("ignore")
