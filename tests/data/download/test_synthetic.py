@@ -24,7 +24,8 @@ from lastitem.evaluation.ranking import rank
 from lastitem.evaluation.shuffling import orders_and_repeats, reorder
 from lastitem.models.registry import build
 from lastitem.report.summaries import Bootstrap, shuffle_effects
-from lastitem.training.loop import TrainingSettings, train
+from lastitem.study.settings import TrainingSettings
+from lastitem.training.loop import train
 from tests.literal import held_out
 from tests.training.test_loop import sequences_of
 
