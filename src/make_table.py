@@ -5,17 +5,17 @@ JSON.
 import argparse
 from collections.abc import Sequence
 
-from lastitem.arguments import add_study
+from lastitem.arguments import add_study, function_in
 from lastitem.errors import run
+from lastitem.report import tables
 from lastitem.report.table import write
-from lastitem.report.tables import FUNCTIONS
 from lastitem.study.runs import Stamp, read_csv, read_summary
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Parse arguments, make the table, write it in every form asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("table", choices=list(FUNCTIONS))
+    parser.add_argument("table", type=function_in(tables), help="its function")
     parser.add_argument(
         "--summaries", required=True, nargs="+", help="what it shows, in this order (Parquet)"
     )
@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     summaries = [read_summary(path, arguments.studies) for path in arguments.summaries]
     published = [read_csv(path) for path in arguments.published]
-    table = FUNCTIONS[arguments.table](*summaries, *published, **arguments.settings)
+    table = arguments.table(*summaries, *published, **arguments.settings)
     stamp = Stamp.joined(arguments.study, [summary.stamp for summary in summaries])
     for path in arguments.out:
         write(table, path, stamp)

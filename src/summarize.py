@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 
 from lastitem import __version__
-from lastitem.arguments import add_study
+from lastitem.arguments import add_study, function_in
 from lastitem.errors import run
 from lastitem.files import read_json
+from lastitem.report import summaries
 from lastitem.report.pooling import Bootstrap
-from lastitem.report.summaries import FUNCTIONS
 from lastitem.study.runs import (
     Rows,
     Stamp,
@@ -29,7 +29,7 @@ from lastitem.study.runs import (
 def main(argv: Sequence[str] | None = None) -> None:
     """Parse arguments, read, summarize, write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("summary", choices=list(FUNCTIONS))
+    parser.add_argument("summary", type=function_in(summaries), help="its function")
     parser.add_argument(
         "--inputs",
         required=True,
@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             # Datasets are named in the order of their runs, and so are their users.
             datasets = list(dict.fromkeys(read["ranks.parquet"].rows["dataset"]))
             read[name] = read_user_ids(datasets, paths)
-        elif Path(name).stem in FUNCTIONS:
+        elif Path(name).stem in arguments.studies:
             read[name] = read_summary(paths[0], arguments.studies)
         else:
             read[name] = read_run_tables(paths)
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         arguments.settings["bootstrap"] = Bootstrap(**arguments.settings["bootstrap"])
     tables = [found for found in read.values() if isinstance(found, Rows)]
     frames = [found.rows if isinstance(found, Rows) else found for found in read.values()]
-    rows = FUNCTIONS[arguments.summary](*frames, **arguments.settings)
+    rows = arguments.summary(*frames, **arguments.settings)
 
     here = {"lastitem": __version__, "numpy": np.__version__, "pandas": pd.__version__}
     versions = [*(made_with("trained", known) for known in trained), made_with("made", here)]

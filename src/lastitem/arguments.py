@@ -1,8 +1,12 @@
 """What several scripts ask for on their command line."""
 
 import argparse
+import inspect
 import json
 import os
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
 
 from lastitem.study.runs import Run
 
@@ -74,6 +78,18 @@ def add_trained_model(parser: argparse.ArgumentParser) -> None:
         test="test part (Parquet)",
     )
     add_device(parser)
+
+
+def function_in(module: ModuleType) -> Callable[[str], Callable[..., Any]]:
+    """The type of an argument that names a public function of a module."""
+
+    def named(name: str) -> Callable[..., Any]:
+        function = vars(module).get(name)
+        if name.startswith("_") or not inspect.isfunction(function):
+            raise argparse.ArgumentTypeError(f"{module.__name__} has no function {name!r}")
+        return function
+
+    return named
 
 
 def add_study(parser: argparse.ArgumentParser) -> None:

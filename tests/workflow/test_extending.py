@@ -1,5 +1,5 @@
-"""docs/extending.md followed to the letter: its files made, its lines added, its commands
-and its tests run.
+"""docs/extending.md followed to the letter: its files made, its lines added, its
+commands and its tests run.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def run_tests(project: Path, *files: str) -> None:
 
 def test_the_page_can_be_followed(project: Path):
     """A model and a baseline are trained, and nothing else is; the new model knows no
-    order; the new diagnostic and figure are made of runs of both models; the tests of the page
-    pass, and those of what it touched.
+    order; the new diagnostic and figure are made of runs of both models; the tests of
+    the page pass, and those of what it touched.
     """
     made = follow(project, "A model") + follow(project, "A baseline without gradients")
     planned = snakemake(project, "-n", "all", *STUDY, configfile=None)

@@ -88,11 +88,10 @@ rule page:
     conda:
         ENVIRONMENT
     params:
-        captions=CAPTIONS,
         studies=json.dumps(studies({**TABLES, **FIGURES}, made(TABLES) + made(FIGURES))),
         settings=study_settings,
     shell:
         "python {input.script:q} --tables {input.tables:q} --figures {input.figures:q}"
-        " --captions {params.captions:q}"
+        " --captions {input.captions:q}"
         " --descriptions {input.descriptions:q} --settings {params.settings:q} --studies"
         " {params.studies:q} --out {output:q} > {log:q} 2>&1"

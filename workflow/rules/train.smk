@@ -108,8 +108,8 @@ rule choose:
 
 rule learning_curve:
     input:
-        script=script("make_figure.py"),
-        modules=modules("make_figure.py"),
+        script=script("draw_learning_curve.py"),
+        modules=modules("draw_learning_curve.py"),
         curve=f"{RUN}/learning_curve.csv",
     output:
         pdf=report(
@@ -133,7 +133,6 @@ rule learning_curve:
     params:
         cutoff=config["headline_cutoff"],
     shell:
-        "python {input.script:q} learning_curve --dataset {wildcards.dataset:q} --split"
-        " {wildcards.split} --model {wildcards.model:q}"
-        " --seed {wildcards.seed} --curve {input.curve:q} --cutoff {params.cutoff} --out"
-        " {output:q} > {log:q} 2>&1"
+        "python {input.script:q} --dataset {wildcards.dataset:q} --split {wildcards.split}"
+        " --model {wildcards.model:q} --seed {wildcards.seed} --curve {input.curve:q}"
+        " --cutoff {params.cutoff} --pdf {output.pdf:q} --png {output.png:q} > {log:q} 2>&1"

@@ -1,6 +1,5 @@
 """The figures: one style, one function each, drawn from summaries."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -396,18 +395,3 @@ def _tie_bars(axis: Axes, bars: DataFrame) -> None:
 
 _NO_RESIDUAL = "No model of this study has an attention residual to scale."
 _RECOVERED = ("hit_rate_kept", "recovery")
-
-
-#: Name of a figure's function (:data:`lastitem.study.products.FIGURES`) → it.
-FUNCTIONS: dict[str, Callable[..., Figure]] = {
-    function.__name__: function
-    for function in (
-        shuffles,
-        last_item_hit_rates,
-        attention_maps,
-        residual_sweep,
-        tradeoff,
-        recovery,
-        tie_order,
-    )
-}

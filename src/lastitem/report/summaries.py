@@ -4,7 +4,7 @@ row a fact. Unless it says otherwise, a summary is a pooled table
 """
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,9 @@ from pandas import DataFrame
 
 from lastitem.evaluation.metrics import RANK_METRICS, per_user
 from lastitem.evaluation.recovery import READOUT_OFFSETS, choose_scale, hits, recoverable, recovery
-from lastitem.report.claims import claims
+
+# Summaries, too, in modules of their own.
+from lastitem.report.claims import claims as claims
 from lastitem.report.pooling import (
     POOLED,
     Bootstrap,
@@ -25,7 +27,7 @@ from lastitem.report.pooling import (
     measured,
     summarize,
 )
-from lastitem.report.tie_order import tie_order
+from lastitem.report.tie_order import tie_order as tie_order
 from lastitem.report.uncertainty import holm
 from lastitem.study.runs import (
     ALL_SEEDS,
@@ -493,28 +495,3 @@ def _differences(
             ones = np.ones(len(paired))
             parts.append(measured(paired, difference, ones, measure=measure, **names))
     return parts
-
-
-#: Name of a summary (:data:`lastitem.study.products.SUMMARIES`) → its function of the
-#: files it reads, by place, and of its settings, by name.
-FUNCTIONS: dict[str, Callable[..., DataFrame]] = {
-    function.__name__: function
-    for function in (
-        statistics,
-        accuracy,
-        shuffles,
-        last_item_hit_rates,
-        attention_maps,
-        mixing_ratios,
-        mixing_at_readout,
-        mixing_by_scale,
-        residual_sweep,
-        recovery_sweep,
-        recovery_curves,
-        chosen_scales,
-        at_the_choice,
-        comparisons,
-        tie_order,
-        claims,
-    )
-}

@@ -1,6 +1,6 @@
 """The tables: one function each, from summaries to facts and a layout for readers."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -426,10 +426,3 @@ def _seen(facts: DataFrame) -> str:
 def _counts(column: Iterable[float]) -> str:
     known = sorted({int(count) for count in column if pd.notna(count)})
     return f"{', '.join(f'{count:,}' for count in known)} inputs" if known else "none"
-
-
-#: Name of a table's function (:data:`lastitem.study.products.TABLES`) → it.
-FUNCTIONS: dict[str, Callable[..., Table]] = {
-    function.__name__: function
-    for function in (statistics, accuracy, mixing, recovery, tie_order, comparisons, claims)
-}

@@ -14,7 +14,7 @@ from lastitem.study.config import study_runs, tie_order_runs
 
 class Summary(NamedTuple):
     """A summary over runs, made by the function of its name
-    (:data:`lastitem.report.summaries.FUNCTIONS`).
+    in :mod:`lastitem.report.summaries`.
 
     Parameters
     ----------

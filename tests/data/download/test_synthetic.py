@@ -23,7 +23,8 @@ from lastitem.evaluation.metrics import per_user
 from lastitem.evaluation.ranking import rank
 from lastitem.evaluation.shuffling import orders_and_repeats, reorder
 from lastitem.models.registry import build
-from lastitem.report.summaries import Bootstrap, shuffle_effects
+from lastitem.report.pooling import Bootstrap
+from lastitem.report.summaries import shuffles
 from lastitem.study.settings import TrainingSettings
 from lastitem.training.loop import train
 from tests.literal import held_out
@@ -200,9 +201,7 @@ def effects_of(truth, architecture):
                 unchanged=found.unchanged, dataset=truth, split="loo", model=architecture, seed=1
             )
         )
-    summary = shuffle_effects(
-        pd.concat(rows, ignore_index=True), "ndcg", 10, Bootstrap(resamples=500, seed=0)
-    )
+    summary = shuffles(pd.concat(rows, ignore_index=True), 10, Bootstrap(resamples=500, seed=0))
     return summary.set_index(["measure", "order"])[["value", "ci_low", "ci_high"]]
 
 
