@@ -790,6 +790,32 @@ def test_a_deterministic_cycle_is_learned(architecture, settings, epochs):
     assert ndcg(model, test) > 0.9
 
 
+@pytest.mark.parametrize("architecture", ["sasrec", "bert4rec"])
+def test_each_validation_ranks_with_the_weights_of_its_moment(architecture):
+    """As a new model with the same weights does: nothing is kept from a ranking before
+    the updates.
+    """
+    settings = {"maximum_length": 12, "hidden_size": 8, "blocks": 1}
+    model, validation = build(architecture, 20, settings), continued(cycle(25, 20, seed=1))
+    anew = []
+
+    def report(curve, seconds):
+        copy = build(architecture, 20, settings)
+        copy.load_state_dict(model.state_dict())
+        anew.append(ndcg(copy, validation))
+
+    curve = train(
+        model,
+        sequences_of(cycle(128, 20, seed=0)),
+        validation,
+        TrainingSettings(batch_size=32, learning_rate=0.01, maximum_epochs=4, round_updates=1),
+        filter_seen=False,
+        seed=0,
+        report=report,
+    )
+    assert [line.validation_ndcg for line in curve] == anew and len({*anew}) == 4
+
+
 def test_padding_row_stays_zero():
     """Padding is never a target and takes no gradient, so its embedding is
     untouched by training.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -117,6 +117,14 @@ class SequenceModel(Recommender):
         super().__init__(items, **settings)
         self.maximum_length: int = self.settings.maximum_length
         self._catalogue: tuple[object, Tensor, Tensor | None] | None = None
+
+    def train(self, mode: bool = True) -> Self:
+        """Switch to training, which changes weights (a fused optimizer does not count
+        that as a new version of them), or to prediction.
+        """
+        if mode:
+            self._catalogue = None
+        return super().train(mode)
 
     @property
     def input_length(self) -> int:
