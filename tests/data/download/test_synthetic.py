@@ -23,7 +23,8 @@ from lastitem.evaluation.metrics import per_user
 from lastitem.evaluation.ranking import rank
 from lastitem.evaluation.shuffling import orders_and_repeats, reorder
 from lastitem.models.registry import build
-from lastitem.report.summaries import Bootstrap, shuffle_effects
+from lastitem.report.pooling import Bootstrap
+from lastitem.report.summaries import shuffles
 from lastitem.training.loop import TrainingSettings, train
 from tests.literal import held_out
 from tests.training.test_loop import sequences_of
@@ -199,9 +200,8 @@ def effects_of(truth, architecture):
                 unchanged=found.unchanged, dataset=truth, split="loo", model=architecture, seed=1
             )
         )
-    summary = shuffle_effects(
-        pd.concat(rows, ignore_index=True), "ndcg", 10, Bootstrap(resamples=500, seed=0)
-    )
+    bootstrap = Bootstrap(resamples=500, seed=0)
+    summary = shuffles(pd.concat(rows, ignore_index=True), 10, bootstrap)
     return summary.set_index(["measure", "order"])[["value", "ci_low", "ci_high"]]
 
 
