@@ -42,7 +42,7 @@ results: $(INSTALLED) ## run the study of config.yaml: tables and figures under 
 	snakemake --cores all all
 
 test: $(INSTALLED) check ## run the style checks and all tests
-	python -m pytest --numprocesses auto --dist loadgroup --no-loadscope-reorder
+	python -m pytest --numprocesses auto --dist loadscope --no-loadscope-reorder
 
 test-cluster: $(INSTALLED) ## run the tests of the cluster profiles on a one-node Slurm (as root; Debian: slurmctld slurmd slurm-client munge)
 	LASTITEM_TEST_CLUSTER=1 python -m pytest tests/slurm

@@ -15,7 +15,6 @@ from lastitem.arguments import add_study
 from lastitem.errors import run
 from lastitem.files import read_json, write_aside
 from lastitem.report import answers, page
-from lastitem.study.products import FIGURES
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -27,7 +26,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--figures", required=True, nargs="+", help="PNG of each figure; its CSV lies beside it"
     )
-    parser.add_argument("--captions", required=True, help="folder with a text for each figure")
+    parser.add_argument("--titles", required=True, nargs="+", help="what each figure shows")
+    parser.add_argument("--captions", required=True, nargs="+", help="a text for each figure")
     parser.add_argument(
         "--descriptions",
         required=True,
@@ -39,9 +39,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
 
     studies, settings = arguments.studies, arguments.settings
+    figures = [Path(path) for path in arguments.figures]
     facts = {
         path.stem: page.read_facts(path.with_suffix(".csv"), studies)
-        for path in map(Path, (*arguments.tables, *arguments.figures))
+        for path in (*map(Path, arguments.tables), *figures)
     }
     trained = [read_json(path)["versions"] for path in arguments.descriptions]
     html = page.make(
@@ -51,12 +52,10 @@ def main(argv: Sequence[str] | None = None) -> None:
             *answers.version_warnings(trained),
         ],
         figures=[
-            page.figure_of(
-                path,
-                Path(arguments.captions) / f"{path.stem}.rst",
-                f"{path.stem}: {FIGURES[path.stem].shows}",
+            page.figure_of(path, caption, f"{path.stem}: {title}")
+            for path, caption, title in zip(
+                figures, arguments.captions, arguments.titles, strict=True
             )
-            for path in map(Path, arguments.figures)
         ],
         tables=[page.read_layout(path, studies) for path in arguments.tables],
         settings=yaml.safe_dump(settings, allow_unicode=True, sort_keys=False),

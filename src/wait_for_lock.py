@@ -27,9 +27,6 @@ SECONDS_BETWEEN_NOTES = 60
 def workers(folder: Path) -> list[int]:
     """Ids of the processes, other than this one and its parents, that run Snakemake, or
     a script of this workflow, in ``folder``.
-
-    One that does not tell where it works, another user's, is taken to do so there if
-    the lock there is that user's.
     """
     own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
     here = Path(__file__)
@@ -42,24 +39,30 @@ def workers(folder: Path) -> list[int]:
     found = []
     for process in psutil.process_iter():
         # A process may end, and a lock go, while it is looked at.
-        with suppress(psutil.NoSuchProcess, FileNotFoundError):
-            # None for what is not told; a process that has ended tells no command.
-            told = process.as_dict(["cmdline", "cwd", "uids"])
-            program, *arguments = told["cmdline"] or [""]
-            runs_here = Path(program).name.startswith(("python", "snakemake")) and any(
-                Path(part).name == "snakemake" or part.endswith(scripts)
-                for part in (program, *arguments)
-            )
-            if not runs_here or process.pid in own:
-                continue
-            owners = {lock.stat().st_uid for lock in (folder / LOCKS).glob("*")}
+        with suppress(psutil.NoSuchProcess, psutil.AccessDenied, FileNotFoundError):
+            program, *arguments = process.cmdline() or [""]
             if (
-                told["uids"].effective in owners
-                if told["cwd"] is None
-                else told["cwd"] == str(folder)
+                process.pid not in own
+                and Path(program).name.startswith(("python", "snakemake"))
+                and any(
+                    Path(part).name == "snakemake" or part.endswith(scripts)
+                    for part in (program, *arguments)
+                )
+                and _may_be_in(process, folder)
             ):
                 found.append(process.pid)
     return found
+
+
+def _may_be_in(process: psutil.Process, folder: Path) -> bool:
+    """Whether a process works in a folder; one that does not tell, another user's, is
+    taken to do so if the lock there is that user's.
+    """
+    try:
+        return Path(process.cwd()) == folder
+    except psutil.AccessDenied:
+        owners = {lock.stat().st_uid for lock in (folder / LOCKS).glob("*")}
+        return process.uids().effective in owners
 
 
 def wait(folder: Path) -> None:

@@ -8,8 +8,10 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 # Of the tests that run at once each computes with one thread: those of several would
 # wait for one another. Read when torch is imported.
@@ -36,20 +38,27 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) + 1
 
 
-@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook.
+def cost(nodeid: str) -> int:
+    """The rank of a test among the long ones; those of all others are equal."""
+    parts = nodeid.split("::")[0].split("/")
+    return next((rank for rank, part in enumerate(LONG) if part in parts), len(LONG))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The long ones first and each by itself, the others by file: so the workers end at
-    about the same time.
-    """
+    """The long ones first, so that the workers end at about the same time."""
+    items.sort(key=lambda item: cost(item.nodeid))
 
-    def place(item: pytest.Item) -> int:
-        parts = item.path.relative_to(Path(__file__).parent).parts
-        return next((rank for rank, part in enumerate(LONG) if part in parts), len(LONG))
 
-    items.sort(key=place)
-    for item in items:
-        if place(item) == len(LONG) or {*item.path.parts} & {*TOGETHER}:
-            item.add_marker(pytest.mark.xdist_group(item.path.as_posix()))
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    """Each long test goes to a worker by itself, the others by file."""
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.split("::")[0]
+            alone = cost(nodeid) < len(LONG) and not {*file.split("/")} & {*TOGETHER}
+            return nodeid if alone else file
+
+    return Scheduling(config, log)
 
 
 @pytest.fixture

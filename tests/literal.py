@@ -11,6 +11,7 @@ import csv
 import math
 import re
 from collections import Counter
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from lastitem.data.splits import part_table
 from lastitem.files import write_parquet
 from lastitem.models.attention import positions_at
 from lastitem.models.interface import SequenceModel
+from lastitem.study.settings import setting
 
 #: How :func:`write_log` writes a log, for ``read_interactions``.
 FORM = {"columns": {"user": "user", "item": "item", "timestamp": "time"}}
@@ -269,16 +271,25 @@ def rank_in(order: list[int], item: int) -> int:
     return order.index(item) + 1 if item in order else 0
 
 
+@dataclass(frozen=True)
+class TableSettings:
+    """Of :class:`TableModel`, which can read one item alone."""
+
+    maximum_length: int = setting(200, "Newest items an input may hold.", minimum=1)
+
+
 class TableModel(SequenceModel):
     """A model whose scores after item i are row i of a table: hand-set, and exact for
     whole numbers.
     """
 
+    Settings = TableSettings
+
     def __init__(self, table: np.ndarray, maximum_length: int = 200) -> None:
-        super().__init__(table.shape[1], maximum_length)
+        super().__init__(table.shape[1], maximum_length=maximum_length)
         self.register_buffer("table", torch.as_tensor(table, dtype=torch.float32))
 
-    def encode(self, items, length, *, residual_scale=1.0, trace=None, at=None):
+    def encode(self, items, length, at=None):
         return positions_at(self.table[items], at)
 
     def item_vectors(self):

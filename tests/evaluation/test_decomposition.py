@@ -26,7 +26,7 @@ from lastitem.evaluation.decomposition import (
     own_and_others,
     stack_mixing_ratio,
 )
-from lastitem.models.attention import BlockTrace, QueryTrace
+from lastitem.evaluation.probing import BlockTrace, probing
 from lastitem.models.bert4rec import BERT4Rec
 from lastitem.models.registry import build, save
 from lastitem.study.runs import PARTS, read_run_tables
@@ -161,7 +161,8 @@ def literals(model, history, scale=1.0):
                 )
             )
         )
-    model.encode(torch.tensor([history]), torch.tensor([len(history)]), residual_scale=scale)
+    with probing(model, residual_scale=scale):
+        model.encode(torch.tensor([history]), torch.tensor([len(history)]))
     for handle in handles:
         handle.remove()
     return [
@@ -184,10 +185,8 @@ def histories_of(cases, model):
 
 @torch.no_grad()
 def traces_of(model, history, scale=1.0):
-    found = []
-    model.encode(
-        torch.tensor([history]), torch.tensor([len(history)]), residual_scale=scale, trace=found
-    )
+    with probing(model, residual_scale=scale, query="every") as found:
+        model.encode(torch.tensor([history]), torch.tensor([len(history)]))
     return found
 
 
@@ -250,13 +249,17 @@ def test_a_trace_of_one_query_is_that_row_of_the_whole(kind, scale):
         torch.tensor([[3, 1, 4, 1, 5], [2, 7, 0, 0, 0], [9, 2, 6, 0, 0]]),
         torch.tensor([5, 2, 3]),
     )
-    whole, row = [], torch.arange(3)
-    encoded = model.encode(items, length, residual_scale=scale, trace=whole)
+    row = torch.arange(3)
+    with probing(model, residual_scale=scale, query="every") as whole:
+        encoded = model.encode(items, length)
     for query in (model.readout(length), model.input_start(length)):
-        single = QueryTrace(query)
         at = row * encoded.shape[1] + query
-        found = model.encode(items, length, residual_scale=scale, trace=single, at=at)
-        assert torch.equal(found, model.encode(items, length, residual_scale=scale, at=at))
+        with probing(model, residual_scale=scale, query=query) as single:
+            found = model.encode(items, length, at)
+        with probing(model, residual_scale=scale):
+            assert torch.equal(found, model.encode(items, length, at))
+        if scale == 1.0:
+            assert torch.equal(found, model.encode(items, length, at))
         assert len(single) == len(whole) == len(model.blocks)
         for one, every in zip(single, whole, strict=True):
             torch.testing.assert_close(
@@ -581,7 +584,7 @@ def test_a_wrong_part_shows_in_the_check(wrong):
 
 
 def test_other_users_change_nothing():
-    """D9 for the decomposition: in another order, and some users without the others,
+    """In another order, and some users without the others,
     every number is the same, bit for bit.
     """
     model = model_of("bert4rec")
@@ -600,7 +603,7 @@ def test_other_users_change_nothing():
 
 
 def test_no_tensor_of_all_parts_is_formed():
-    """Mission §4: neither ratios nor norms need B×L×L×d; nothing made on the way is
+    """Neither ratios nor norms need B×L×L×d; nothing made on the way is
     even a quarter of that.
     """
     model = model_of("sasrec post", hidden_size=64, maximum_length=64)
@@ -619,6 +622,12 @@ def test_no_tensor_of_all_parts_is_formed():
     assert 64 * 64 * 64 * 2 <= largest < 64 * 64 * 64 * 64 / 4, (
         "64 rows, 64 positions, 2 heads or 64 dimensions"
     )
+
+
+def test_a_model_without_attention_has_nothing_to_decompose():
+    model = build("gru4rec", ITEMS, {"hidden_size": SIZE, "maximum_length": LENGTH})
+    with pytest.raises(InputError, match="GRU4Rec has no attention block"):
+        decompose(model, cases_of([5, 9]))
 
 
 def test_no_maps_where_none_are_asked_for():

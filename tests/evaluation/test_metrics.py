@@ -1,4 +1,4 @@
-"""Metrics as readings of ranks. Cases of the fault catalogue: F7, F13, F15."""
+"""Metrics as readings of ranks."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
 """Full-catalogue ranking against a literal full sort, its seen filter, last-item ranks
 and earlier read-outs.
 
-Cases of the fault catalogue: B9 (also in test_interactions.py), C9, C13, D5, D9, D11,
-F3, F5, F9, F11, F13 (in test_metrics.py), F15, F19, G1, G3. Not applicable: F1 (there
-is no sampled ranking to mix in), D9's seen matrix padded with 0 (seen items are a flat
-list), D11's endless negative sampling (training, not ranking).
+Not tried, because it does not exist here: a sampled ranking, and a matrix of seen items
+padded with 0 (seen items are a flat list).
 """
 
 from __future__ import annotations
@@ -233,7 +231,8 @@ class TestInvariance:
         model = untrained(name, items=60)
         generator = np.random.default_rng(6)
         cases, _, _ = random_cases(generator, 60, count=200, longest=14)
-        keywords = {"filter_seen": True, "offsets": (0, 1), "list_length": 20}
+        offsets = (0, 1) if model.reads_prefixes else (0,)
+        keywords = {"filter_seen": True, "offsets": offsets, "list_length": 20}
         whole = rank(model, cases, **keywords)
         mixed = generator.permutation(200)
         for chosen in (mixed, mixed[:1], mixed[:65], np.sort(mixed[:100]), np.repeat(mixed, 2)):
@@ -496,9 +495,7 @@ class TestBadScores:
 
 
 def test_an_attention_model_gets_the_residual_scale():
-    """λ changes the ranks of a model with attention, 1 is the plain model; one without
-    attention is ranked all the same.
-    """
+    """λ changes the ranks of a model with attention; 1 is the plain model."""
     cases, _, _ = random_cases(np.random.default_rng(12), 60, count=40, longest=9)
     model = untrained("sasrec post", items=60)
     plain, one, none = (
@@ -507,11 +504,57 @@ def test_an_attention_model_gets_the_residual_scale():
     )
     assert np.array_equal(plain, one)
     assert (plain != none).mean() > 0.5
-    gru = untrained("gru4rec", items=60)
-    assert np.array_equal(
-        rank(gru, cases, filter_seen=False, residual_scale=0.5).target,
-        rank(gru, cases, filter_seen=False).target,
-    )
+
+
+MEANINGLESS = {
+    "a residual scale": ({"residual_scale": 0.5}, "no attention block"),
+    "a look into the blocks": (
+        {"inspect": lambda traces: traces[0].before_norm},
+        "no attention block",
+    ),
+    "an earlier read-out": ({"offsets": (0, 1)}, r"offsets must be \(0,\)"),
+}
+
+
+@pytest.mark.parametrize(
+    ("asked", "name"),
+    [
+        ("a residual scale", "gru4rec"),
+        ("a residual scale", "popularity"),
+        ("a look into the blocks", "gru4rec"),
+        ("a look into the blocks", "popularity"),
+        ("an earlier read-out", "bert4rec"),
+        ("an earlier read-out", "bsarec"),
+        ("an earlier read-out", "popularity"),
+    ],
+)
+def test_what_has_no_meaning_for_a_model_is_refused(asked, name):
+    """Nothing is ranked as if it had not been asked for; λ = 1 and no offset are."""
+    cases, _, _ = random_cases(np.random.default_rng(12), 60, count=40, longest=9)
+    model = Popularity(60) if name == "popularity" else untrained(name, items=60)
+    keywords, words = MEANINGLESS[asked]
+    kind = type(model).__name__
+    with pytest.raises(InputError, match=f"{kind}.* {words}"):
+        rank(model, cases, filter_seen=False, **keywords)
+    plain = rank(model, cases, filter_seen=False)
+    same = rank(model, cases, filter_seen=False, residual_scale=1.0, offsets=(0,))
+    assert np.array_equal(plain.target, same.target)
+
+
+def test_the_probe_is_gone_after_a_ranking():
+    """Also after one that failed: what follows is the plain model, bit for bit."""
+    cases, _, _ = random_cases(np.random.default_rng(12), 60, count=40, longest=9)
+    model = untrained("sasrec post", items=60)
+    plain = rank(model, cases, filter_seen=False, list_length=5)
+
+    def failing(traces):
+        raise ArithmeticError("of the reader")
+
+    rank(model, cases, filter_seen=False, residual_scale=0.3)
+    with pytest.raises(ArithmeticError, match="of the reader"):
+        rank(model, cases, filter_seen=False, residual_scale=0.3, inspect=failing)
+    again = rank(model, cases, filter_seen=False, list_length=5)
+    assert np.array_equal(again.scores, plain.scores)
 
 
 class TestRecommendations:

@@ -1,7 +1,7 @@
 """Recoverable users, recovery, and the choice of λ.
 
-G21's inverted NaN column does not apply: "the input is not longer than the offset" is a
-rank of 0, an integer.
+That an input is not longer than the offset is said by a rank of 0, an integer, so no
+column has a NaN.
 """
 
 import numpy as np

@@ -76,7 +76,7 @@ def test_the_scale_and_the_order_reach_the_model(cases):
 
 
 def test_the_readout_moves_back_only_where_r_is_fixed(cases):
-    """g21: at λ = 1 on the ordered input; and never for a model whose positions hold no
+    """At λ = 1 on the ordered input; and never for a model whose positions hold no
     earlier prediction.
     """
     for columns in (

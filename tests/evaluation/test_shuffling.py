@@ -1,4 +1,4 @@
-"""Shuffled histories at inference. Cases of the fault catalogue: G5, G7, G9."""
+"""Shuffled histories at inference."""
 
 from __future__ import annotations
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import torch
 
+from lastitem.evaluation.probing import probing
+
 
 def draw_parameters(model, seed=0, deviation=0.5):
     """Draw every parameter, the padding row too: nothing may depend on it being zero.
@@ -28,3 +30,9 @@ def padded(histories, width=None):
     for row, history in enumerate(histories):
         items[row, : len(history)] = torch.tensor(history)
     return items, torch.tensor([len(history) for history in histories])
+
+
+def scaled(model, items, length, scale):
+    """The vectors of all positions under a residual scale."""
+    with probing(model, residual_scale=scale):
+        return model.encode(items, length)

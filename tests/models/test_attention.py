@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from lastitem.evaluation.probing import probing
 from lastitem.models.attention import AttentionBlock, MultiHeadAttention
 
 SIZE, HEADS, INNER = 6, 3, 10
@@ -96,41 +97,41 @@ def looped_block(block, x, allowed, scale, activation):
     return out
 
 
-@pytest.mark.parametrize("want_weights", [False, True])
-def test_causal_attention_equals_loops(want_weights):
+def check_against_loops(attention, query, source, mask, allowed):
     """Both ways through the code, the fused kernel and the plain formula."""
+    weights, expected = looped_attention(attention, query, source, allowed)
+    torch.testing.assert_close(attention(query, source, mask), expected, rtol=0, atol=1e-12)
+    q, k, v = attention.project(query, source)
+    assert v.shape == (len(query), HEADS, source.shape[1], SIZE // HEADS)
+    found = attention.weights(q, k, mask)
+    torch.testing.assert_close(found, weights, rtol=0, atol=1e-12)
+    for mixed in (attention.mix(q, k, v, mask), found @ v):
+        torch.testing.assert_close(mixed, weights @ v, rtol=0, atol=1e-12)
+        torch.testing.assert_close(attention.join(mixed), expected, rtol=0, atol=1e-12)
+
+
+def test_causal_attention_equals_loops():
     attention = randomize(MultiHeadAttention(SIZE, HEADS, 0.3))
     query, source = vectors(2, 5, seed=1), vectors(2, 5, seed=2)
-    weights, expected = looped_attention(attention, query, source, lambda b, i, j: j <= i)
-    output, found, values, mixed = attention(query, source, None, want_weights)
-    torch.testing.assert_close(output, expected, rtol=0, atol=1e-12)
-    assert values.shape == (2, HEADS, 5, SIZE // HEADS)
-    torch.testing.assert_close(mixed, weights @ values, rtol=0, atol=1e-12)
-    if want_weights:
-        torch.testing.assert_close(found, weights, rtol=0, atol=1e-12)
-    else:
-        assert found is None
+    check_against_loops(attention, query, source, None, lambda b, i, j: j <= i)
 
 
-@pytest.mark.parametrize("want_weights", [False, True])
-def test_masked_attention_equals_loops(want_weights):
+def test_masked_attention_equals_loops():
     """True in the mask means "may be read": a key mask that hides the last two
     positions of the second row.
     """
     attention = randomize(MultiHeadAttention(SIZE, HEADS, 0.3))
     x = vectors(2, 5)
     real = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
-    weights, expected = looped_attention(attention, x, x, lambda b, i, j: bool(real[b, j]))
-    output, found, *_ = attention(x, x, real[:, None, None, :], want_weights)
-    torch.testing.assert_close(output, expected, rtol=0, atol=1e-12)
-    if want_weights:
-        torch.testing.assert_close(found, weights, rtol=0, atol=1e-12)
+    mask = real[:, None, None, :]
+    check_against_loops(attention, x, x, mask, lambda b, i, j: bool(real[b, j]))
 
 
 def test_weights_are_a_distribution_over_what_may_be_read():
     attention = randomize(MultiHeadAttention(SIZE, HEADS, 0.0))
     x = vectors(3, 7)
-    _, weights, *_ = attention(x, x, None, True)
+    q, k, _ = attention.project(x, x)
+    weights = attention.weights(q, k, None)
     torch.testing.assert_close(weights.sum(dim=-1), torch.ones(3, HEADS, 7, dtype=torch.float64))
     assert bool((weights.triu(diagonal=1) == 0).all())
 
@@ -139,8 +140,9 @@ def test_huge_scores_stay_finite():
     """Scores of ±10⁶ must not overflow the softmax; the weight goes to the largest."""
     attention = randomize(MultiHeadAttention(SIZE, HEADS, 0.0))
     x = 1e3 * vectors(1, 4)
-    output, weights, *_ = attention(x, x, None, True)
-    fused, *_ = attention(x, x, None)
+    q, k, v = attention.project(x, x)
+    weights = attention.weights(q, k, None)
+    output, fused = attention.join(weights @ v), attention(x, x, None)
     assert bool(torch.isfinite(output).all())
     torch.testing.assert_close(weights.sum(dim=-1), torch.ones(1, HEADS, 4, dtype=torch.float64))
     torch.testing.assert_close(fused, output)
@@ -152,10 +154,10 @@ def test_dropout_falls_on_the_attention_weights():
     """
     attention = randomize(MultiHeadAttention(SIZE, 1, 0.5))
     x = vectors(400, 1)
-    plain = attention(x, x, None)[0] - attention.output.bias
+    plain = attention(x, x, None) - attention.output.bias
     attention.train()
     torch.manual_seed(0)
-    dropped = attention(x, x, None)[0] - attention.output.bias
+    dropped = attention(x, x, None) - attention.output.bias
     zero = dropped.abs().amax(dim=(1, 2)) < 1e-12
     torch.testing.assert_close(dropped[~zero], 2 * plain[~zero])
     assert 150 < int(zero.sum()) < 250
@@ -167,10 +169,10 @@ def test_dropout_keeps_the_expectation():
     """
     attention = randomize(MultiHeadAttention(SIZE, HEADS, 0.3))
     x = vectors(1, 4)
-    plain = attention(x, x, None)[0]
+    plain = attention(x, x, None)
     attention.train()
     torch.manual_seed(0)
-    draws = attention(x.expand(20_000, -1, -1), x.expand(20_000, -1, -1), None)[0]
+    draws = attention(x.expand(20_000, -1, -1), x.expand(20_000, -1, -1), None)
     draws, plain = draws.detach(), plain.detach()
     error = (draws.mean(dim=0) - plain[0]).abs() / (draws.std(dim=0) / math.sqrt(20_000))
     assert float(error.max()) < 5
@@ -183,15 +185,18 @@ def test_block_equals_loops(order, activation, scale):
     block = randomize(AttentionBlock(SIZE, HEADS, INNER, 0.2, order, activation=activation))
     x = vectors(2, 4)
     expected = looped_block(block, x, lambda b, i, j: j <= i, scale, activation)
-    torch.testing.assert_close(block(x, None, scale), expected, rtol=0, atol=1e-11)
+    with probing(block, residual_scale=scale):
+        torch.testing.assert_close(block(x, None), expected, rtol=0, atol=1e-11)
 
 
 @pytest.mark.parametrize("order", ["post", "pre"])
 def test_scale_one_is_the_plain_block_bit_for_bit(order):
-    """G17, on one block, in single precision as in use."""
+    """On one block, in single precision as in use."""
     block = randomize(AttentionBlock(SIZE, HEADS, INNER, 0.2, order)).float()
     x = vectors(2, 9).float()
-    assert torch.equal(block(x, None), block(x, None, 1.0))
+    plain = block(x, None)
+    with probing(block, residual_scale=1.0):
+        assert torch.equal(block(x, None), plain)
 
 
 @pytest.mark.parametrize("order", ["post", "pre"])
@@ -201,9 +206,11 @@ def test_trace_says_what_happened_and_changes_nothing(order):
     """
     block = randomize(AttentionBlock(SIZE, HEADS, INNER, 0.2, order))
     x = vectors(2, 5)
-    trace = []
-    torch.testing.assert_close(block(x, None, 0.4, trace), block(x, None, 0.4), rtol=0, atol=1e-12)
-    (found,) = trace
+    with probing(block, residual_scale=0.4):
+        expected = block(x, None)
+    with probing(block, residual_scale=0.4, query="every") as traces:
+        torch.testing.assert_close(block(x, None), expected, rtol=0, atol=1e-12)
+    (found,) = traces
     query = block.other_norm(x) if order == "pre" else x
     weights, attended = looped_attention(block.attention, query, x, lambda b, i, j: j <= i)
     torch.testing.assert_close(found.attention, weights, rtol=0, atol=1e-12)

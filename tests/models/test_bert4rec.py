@@ -10,8 +10,7 @@ from lastitem.data.padding import pad
 from lastitem.data.sequences import HeldOut
 from lastitem.evaluation.ranking import rank
 from lastitem.models.bert4rec import BERT4Rec
-from lastitem.training.batches import cloze_batch
-from tests.models.batches import draw_parameters, padded
+from tests.models.batches import draw_parameters, padded, scaled
 
 ITEMS, SIZE, HEADS, LENGTH = 30, 8, 2, 12
 
@@ -100,7 +99,7 @@ def test_forward_equals_literal_with_the_mask_appended(scale):
     histories = [[3, 7, 7, 1, 30], [5], [9, 2, 4, 8, 6, 1, 3]]
     items, length = padded(histories)
     with torch.no_grad():
-        found = model.encode(items, length, residual_scale=scale)
+        found = scaled(model, items, length, scale)
         assert found.shape == (3, 8, SIZE)
         for row, history in enumerate(histories):
             expected = literal(model, [*history, ITEMS + 1], scale)
@@ -193,15 +192,15 @@ def test_no_code_overflows_or_collides(items):
     assert model.embedding.num_embeddings == items + 2
     assert len(model.item_vectors()) == items
     cases = cases_of([[1, items, items - 1, items], [items]], [items, 1], dtype=narrow)
-    codes, length, masked, label = cloze_batch(
-        cases, np.array([0, 1]), model, torch.Generator().manual_seed(0)
-    )
+    batch = model.training_batch(cases, np.array([0, 1]), torch.Generator().manual_seed(0))
+    codes, length, masked = batch.items, batch.length, batch.labelled
     real = torch.arange(4) < length[:, None]
     assert bool((codes[real] > 0).all())
     assert bool((codes[~real] == 0).all())
     assert set(codes[real & ~masked].tolist()) <= {1, items - 1, items}
     assert set(codes[masked].tolist()) == {items + 1}
-    assert set(label[masked].tolist()) <= {1, items - 1, items}
+    assert len(batch.label) == int(masked.sum())
+    assert set(batch.label.tolist()) <= {1, items - 1, items}
     ranks = rank(model, cases, filter_seen=False, list_length=5)
     assert bool((ranks.target >= 1).all())
     assert ranks.lists.min() >= 1
@@ -231,10 +230,8 @@ def test_evaluating_twice_is_identical():
 def test_scale_one_is_the_plain_call_bit_for_bit():
     model = model_of()
     batch = padded([[4, 8, 15, 16], [1, 2]])
-    assert torch.equal(model.encode(*batch), model.encode(*batch, residual_scale=1.0))
-    assert not torch.allclose(
-        model.encode(*batch), model.encode(*batch, residual_scale=0.5), atol=1e-3
-    )
+    assert torch.equal(model.encode(*batch), scaled(model, *batch, 1.0))
+    assert not torch.allclose(model.encode(*batch), scaled(model, *batch, 0.5), atol=1e-3)
 
 
 def test_its_positions_hold_no_earlier_prediction():

@@ -1,9 +1,8 @@
-"""BSARec against a literal forward pass, sums of cosines beside looped attention
-(mission §2; B9, D1, D3, D7, D13, E13, F11, G17).
+"""BSARec against a literal forward pass, sums of cosines beside looped attention.
 
-D5 does not apply: inputs are moved to the end of a fixed length, so the last column is
-never padding. Its ranking, shuffles, decomposition and training in whole are tested
-beside those of the other models.
+Inputs are moved to the end of a fixed length, so the last column is never padding. Its
+ranking, shuffles, decomposition and training in whole are tested beside those of the
+other models.
 """
 
 import math
@@ -14,12 +13,15 @@ import torch
 from torch import nn
 
 from lastitem.data.padding import pad
+from lastitem.evaluation.probing import attention_blocks, probing
 from lastitem.evaluation.ranking import rank
 from lastitem.models.bsarec import BSARec, FrequencyFilter, low_pass_matrix
+from lastitem.study.settings import TrainingSettings
 from lastitem.training.batches import make_batch
-from lastitem.training.loop import TrainingSettings, loss_of, train, update
+from lastitem.training.loop import train
+from lastitem.training.step import loss_of, update
 from tests.literal import held_out
-from tests.models.batches import draw_parameters, padded
+from tests.models.batches import draw_parameters, padded, scaled
 from tests.models.test_attention import fed_forward, looped_attention, normalized
 from tests.training.test_loop import hopeless_validation, sequences_of
 
@@ -189,7 +191,7 @@ def test_forward_equals_literal(length, share, cutoff, scale):
         [2 + 3 * i for i in range(length)],
     ]
     with torch.no_grad():
-        found = model.encode(*padded(histories), residual_scale=scale)
+        found = scaled(model, *padded(histories), scale)
     assert found.shape == (4, length, SIZE)
     for row, history in enumerate(histories):
         torch.testing.assert_close(
@@ -238,12 +240,13 @@ def test_attention_reads_no_padding_and_no_later_item():
     """The weights themselves, in every block and head; a padding position keeps only
     itself.
     """
-    lengths, trace = [1, 3, LENGTH], []
+    lengths = [1, 3, LENGTH]
     items, length = padded([list(range(1, count + 1)) for count in lengths])
     model = model_of()
-    model.encode(items, length, trace=trace)
-    assert len(trace) == model.attention_blocks == 2
-    for block in trace:
+    with probing(model, query="every") as traces:
+        model.encode(items, length)
+    assert len(traces) == len(attention_blocks(model)) == 2
+    for block in traces:
         for row, count in enumerate(lengths):
             start = LENGTH - count
             for query in range(LENGTH):
@@ -276,10 +279,8 @@ def test_the_filter_alone_carries_later_items_back(place):
 def test_scale_one_is_the_plain_call_bit_for_bit():
     model = model_of()
     batch = padded([[4, 8, 15, 16], [1, 2]])
-    assert torch.equal(model.encode(*batch), model.encode(*batch, residual_scale=1.0))
-    assert not torch.allclose(
-        model.encode(*batch), model.encode(*batch, residual_scale=0.5), atol=1e-3
-    )
+    assert torch.equal(model.encode(*batch), scaled(model, *batch, 1.0))
+    assert not torch.allclose(model.encode(*batch), scaled(model, *batch, 0.5), atol=1e-3)
 
 
 def test_the_trace_is_that_of_the_attention_branch_and_changes_nothing():
@@ -289,9 +290,11 @@ def test_the_trace_is_that_of_the_attention_branch_and_changes_nothing():
     history = padded([[4, 8, 15, 16]])
     traces = []
     for share in (0.0, 0.7):
-        model, trace = model_of(filter_share=share), []
-        torch.testing.assert_close(model.encode(*history, trace=trace), model.encode(*history))
-        traces.append(trace[0])
+        model = model_of(filter_share=share)
+        plain = model.encode(*history)
+        with probing(model, query="every") as found:
+            torch.testing.assert_close(model.encode(*history), plain)
+        traces.append(found[0])
     torch.testing.assert_close(traces[0].after_norm, traces[1].after_norm)
     torch.testing.assert_close(traces[0].residual, traces[1].residual)
 
@@ -314,7 +317,7 @@ def test_every_item_has_its_own_vector():
 
 
 def test_sizes_of_the_authors_are_the_defaults():
-    """Their Beauty setting: length 50, α 0.7, c 5, one head (mission §2)."""
+    """Their Beauty setting: length 50, α 0.7, c 5, one head."""
     model = BSARec(ITEMS)
     assert (model.maximum_length, len(model.blocks), model.blocks[0].attention.heads) == (50, 2, 1)
     assert all(

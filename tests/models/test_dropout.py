@@ -73,7 +73,7 @@ def test_evaluation_and_zero_change_nothing():
 
 
 def test_same_seed_same_pattern():
-    """F17; and another seed, another pattern."""
+    """And another seed, another pattern."""
     x = torch.ones(1000)
     patterns = []
     for seed in (7, 7, 8):

@@ -1,8 +1,8 @@
 """DuoRec: SASRec when its weights are zero, and its contrastive terms against loops
-over single histories (mission §2; D7, E15, F17).
+over single histories.
 
-The encoder is SASRec's, so D1, D3 and D5 are tested there; DuoRec's ranking, shuffles
-and resuming beside those of the other models.
+The encoder is SASRec's and is tested there; DuoRec's ranking, shuffles and resuming
+beside those of the other models.
 """
 
 import math
@@ -13,11 +13,12 @@ import pytest
 import torch
 
 from lastitem.data.sequences import Sequences
-from lastitem.models.duorec import DuoRec
+from lastitem.models.duorec import DuoRec, info_nce
 from lastitem.models.sasrec import SASRec
-from lastitem.training import loop as training
-from lastitem.training.loop import TrainingSettings, contrastive_loss, train, update
-from lastitem.training.losses import info_nce, softmax_cross_entropy
+from lastitem.study.settings import TrainingSettings
+from lastitem.training.loop import train
+from lastitem.training.losses import softmax_cross_entropy
+from lastitem.training.step import _reader, update
 from tests.models.batches import draw_parameters, padded
 from tests.training.test_loop import hopeless_validation, random_histories, sequences_of
 
@@ -43,16 +44,18 @@ def model_of(kind=DuoRec, dropout=0.0, **settings):
     return draw_parameters(kind(ITEMS, dropout=dropout, **sizes, **settings)).double().train()
 
 
-def contrast(model, index, seed=0, groups=4):
-    settings = TrainingSettings(length_groups=groups)
-    return contrastive_loss(
-        model,
-        sequences_of(HISTORIES),
-        np.array(index),
-        settings,
-        torch.Generator().manual_seed(seed),
-        "cpu",
-    )
+def contrast(model, index, seed=0, groups=4, seen=None):
+    """The auxiliary loss; the vectors that it reads go into ``seen``."""
+    reader = _reader(model, TrainingSettings(length_groups=groups), "cpu")
+
+    def read(sequences):
+        vectors = reader(sequences)
+        if seen is not None:
+            seen.append(vectors)
+        return vectors
+
+    generator = torch.Generator().manual_seed(seed)
+    return model.auxiliary_loss(sequences_of(HISTORIES), np.array(index), read, generator)
 
 
 def listed(sequences: Sequences):
@@ -217,11 +220,10 @@ def literal_contrast(model, index, partners):
             model.encode(*padded([list(history[:-1][-LENGTH:])]))[0, -1] for history in histories
         ]
 
-    own = vectors([HISTORIES[row] for row in index])
-    unsupervised = looped_info_nce(own, own, model.temperature)
-    return model.unsupervised_weight * unsupervised + model.supervised_weight * looped_info_nce(
-        own, vectors(partners), model.temperature
-    )
+    own, settings = vectors([HISTORIES[row] for row in index]), model.settings
+    unsupervised = looped_info_nce(own, own, settings.temperature)
+    supervised = looped_info_nce(own, vectors(partners), settings.temperature)
+    return settings.unsupervised_weight * unsupervised + settings.supervised_weight * supervised
 
 
 @pytest.mark.parametrize("groups", [1, 2, 4, 100])
@@ -287,29 +289,26 @@ def test_an_update_descends_on_both():
     )
 
 
-def pairs_of(monkeypatch, model, index):
-    """What reaches InfoNCE: the unsupervised and the supervised pair of vectors."""
+def passes_of(model):
+    """The vectors of the inputs, of the same under other dropout, and of the partners;
+    the loss is made of these three.
+    """
     seen = []
-    monkeypatch.setattr(
-        training,
-        "info_nce",
-        lambda first, second, temperature: (
-            seen.append((first, second)) or info_nce(first, second, 1.0)
-        ),
-    )
-    contrast(model, index)
-    return seen
+    found = contrast(model, USABLE, seen=seen)
+    anchor, again, partner = seen
+    expected = 0.1 * info_nce(anchor, again, 1.0) + 0.1 * info_nce(anchor, partner, 1.0)
+    assert torch.equal(found, expected), "one anchor serves both terms"
+    return anchor, again, partner
 
 
-def test_the_unsupervised_pass_has_other_dropout(monkeypatch):
+def test_the_unsupervised_pass_has_other_dropout():
     """Without dropout both vectors are the same numbers; with it no row is, and both
     sides are dropped out.
     """
-    (first, second), _ = pairs_of(monkeypatch, model_of(), USABLE)
+    first, second, _ = passes_of(model_of())
     assert torch.equal(first, second)
     plain = first
-    (first, second), (again, _) = pairs_of(monkeypatch, model_of(dropout=0.3), USABLE)
-    assert torch.equal(first, again), "one anchor serves both terms"
+    first, second, _ = passes_of(model_of(dropout=0.3))
     for one, other in ((first, second), (first, plain), (second, plain)):
         assert bool(((one - other).abs().amax(dim=1) > 1e-3).all())
 

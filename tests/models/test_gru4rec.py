@@ -1,7 +1,6 @@
 """GRU4Rec against the cell's equations, step by step.
 
-G17 does not apply: there is no attention block and so no residual scale; asking for one
-is refused, which is tested.
+There is no attention block and so no residual scale; asking for one is refused.
 """
 
 import math
@@ -11,6 +10,8 @@ import pytest
 import torch
 
 from lastitem.data.sequences import HeldOut
+from lastitem.errors import InputError
+from lastitem.evaluation.probing import attention_blocks, probing
 from lastitem.evaluation.ranking import rank
 from lastitem.models.gru4rec import GRU4Rec
 from tests.models.batches import draw_parameters, padded
@@ -185,11 +186,13 @@ def test_evaluating_twice_is_identical():
 def test_scale_and_trace_are_refused():
     """They have no meaning here; silence would report a plain run as a rescaled one."""
     model = model_of()
-    assert not model.has_attention
-    with pytest.raises(ValueError, match="no attention"):
-        model.encode(*padded([[1, 2]]), residual_scale=0.5)
-    with pytest.raises(ValueError, match="no attention"):
-        model.encode(*padded([[1, 2]]), trace=[])
+    assert attention_blocks(model) == []
+    for asked in ({"residual_scale": 0.5}, {"query": "every"}, {}):
+        with (
+            pytest.raises(InputError, match="GRU4Rec has no attention block"),
+            probing(model, **asked),
+        ):
+            pass
 
 
 def test_item_vectors_are_tied_and_hold_no_padding():

@@ -8,7 +8,8 @@ from lastitem.data.sequences import HeldOut, Sequences
 from lastitem.errors import InputError
 from lastitem.evaluation.ranking import rank
 from lastitem.models.popularity import Popularity
-from lastitem.training.loop import TrainingSettings, train
+from lastitem.study.settings import TrainingSettings
+from lastitem.training.loop import train
 
 
 def cases_of(histories, targets):

@@ -2,10 +2,13 @@
 with less computed.
 """
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from lastitem.evaluation.probing import probing
 from lastitem.models.registry import build
 from tests.models.batches import draw_parameters, padded
 
@@ -32,7 +35,6 @@ def test_chosen_positions_equal_those_among_all(name):
     """One position per row, several, none of a row, the same one twice; λ acts in the
     last block as in the others.
     """
-    scale = {} if name == "gru4rec" else {"residual_scale": 0.3}
     items, length = padded(HISTORIES)
     model = model_of(name)
     width = model.encode(items, length).shape[1]
@@ -40,7 +42,8 @@ def test_chosen_positions_equal_those_among_all(name):
     gradients, vectors = [], []
     for at in (row * width + column, None):
         model.zero_grad()
-        out = model.encode(items, length, **scale, **({} if at is None else {"at": at}))
+        with nullcontext() if name == "gru4rec" else probing(model, residual_scale=0.3):
+            out = model.encode(items, length, at)
         vectors.append(out if at is not None else out[row, column])
         (vectors[-1] ** 2).sum().backward()
         gradients.append([parameter.grad.clone() for parameter in model.parameters()])
@@ -63,5 +66,9 @@ def test_fewer_positions_take_fewer_operations(name):
 
 @pytest.mark.parametrize("name", [name for name in SETTINGS if name != "gru4rec"])
 def test_a_trace_is_of_all_positions(name):
-    with pytest.raises(ValueError, match="a trace is of all positions"):
-        model_of(name).encode(*padded(HISTORIES), trace=[], at=torch.tensor([0]))
+    model = model_of(name)
+    with (
+        probing(model, query="every"),
+        pytest.raises(ValueError, match="a trace of every position needs the vectors of every"),
+    ):
+        model.encode(*padded(HISTORIES), torch.tensor([0]))

@@ -10,7 +10,7 @@ from lastitem.data.padding import pad
 from lastitem.data.sequences import HeldOut
 from lastitem.evaluation.ranking import rank
 from lastitem.models.sasrec import SASRec
-from tests.models.batches import draw_parameters, padded
+from tests.models.batches import draw_parameters, padded, scaled
 
 ITEMS, SIZE, HEADS, LENGTH = 30, 8, 2, 12
 
@@ -102,7 +102,7 @@ def test_forward_equals_literal(order, scale):
     model = model_of(order).double()
     histories = [[3, 7, 7, 1, 30], [5], [9, 2, 4, 8, 6, 1, 3]]
     with torch.no_grad():
-        found = model.encode(*padded(histories), residual_scale=scale)
+        found = scaled(model, *padded(histories), scale)
         for row, history in enumerate(histories):
             torch.testing.assert_close(
                 found[row, : len(history)],
@@ -226,10 +226,8 @@ def test_evaluating_twice_is_identical():
 def test_scale_one_is_the_plain_call_bit_for_bit(order):
     model = model_of(order)
     batch = padded([[4, 8, 15, 16], [1, 2]])
-    assert torch.equal(model.encode(*batch), model.encode(*batch, residual_scale=1.0))
-    assert not torch.allclose(
-        model.encode(*batch), model.encode(*batch, residual_scale=0.5), atol=1e-3
-    )
+    assert torch.equal(model.encode(*batch), scaled(model, *batch, 1.0))
+    assert not torch.allclose(model.encode(*batch), scaled(model, *batch, 0.5), atol=1e-3)
 
 
 def test_every_item_has_its_own_vector():

@@ -1,8 +1,8 @@
 """Batches, early stopping, repeatability, failure, and that a real training learns.
 
-E19: killed trainings that go on are in test_checkpoints.py; here, that a rerun without
-a state ends in the same file. G9: there is no shuffle in training to test; its inputs
-are the sequences' own order, held by the tests of batches.
+Killed trainings that go on are in test_checkpoints.py; here, that a rerun without a
+state ends in the same file. There is no shuffle in training to test; its inputs are the
+sequences' own order, held by the tests of batches.
 """
 
 import inspect
@@ -16,23 +16,19 @@ import pytest
 import torch
 
 import train as script
+from lastitem import __version__
 from lastitem.data.sequences import HeldOut, Sequences
 from lastitem.errors import InputError
 from lastitem.evaluation.metrics import per_user
 from lastitem.evaluation.ranking import rank
 from lastitem.models.bert4rec import BERT4Rec
-from lastitem.models.registry import ARCHITECTURES, build, load
+from lastitem.models.registry import build, load
 from lastitem.models.sasrec import SASRec
-from lastitem.training.batches import cloze_batch, make_batch, next_item_batch
-from lastitem.training.loop import (
-    Round,
-    TrainingSettings,
-    averaged_weights,
-    epochs_left,
-    move_average,
-    train,
-    update,
-)
+from lastitem.models.settings import ARCHITECTURES
+from lastitem.study.settings import TrainingSettings, checked
+from lastitem.training.batches import make_batch
+from lastitem.training.loop import Round, epochs_left, train
+from lastitem.training.step import averaged_weights, move_average, update
 from tests import literal
 
 ITEMS = 12
@@ -103,14 +99,26 @@ def ndcg(model, cases, filter_seen=False):
 # Batches
 
 
+def labels_of(batch):
+    """The label of each position, 0 where there is none."""
+    label = torch.zeros(batch.labelled.shape, dtype=torch.int64)
+    return label.masked_scatter(batch.labelled, batch.label).tolist()
+
+
 def test_next_item_batch_by_hand():
-    items, length, labelled, label = next_item_batch(
-        sequences_of([[5, 6, 7], [8, 9], [1, 2, 3, 4]]), np.array([2, 0, 1]), 10
+    batch = small().training_batch(
+        sequences_of([[5, 6, 7], [8, 9], [1, 2, 3, 4]]), np.array([2, 0, 1]), torch.Generator()
     )
-    assert items.tolist() == [[1, 2, 3], [5, 6, 0], [8, 0, 0]]
-    assert label.tolist() == [[2, 3, 4], [6, 7, 0], [9, 0, 0]]
-    assert labelled.tolist() == [[True, True, True], [True, True, False], [True, False, False]]
-    assert length.tolist() == [3, 2, 1]
+    assert batch.items.tolist() == [[1, 2, 3], [5, 6, 0], [8, 0, 0]]
+    assert labels_of(batch) == [[2, 3, 4], [6, 7, 0], [9, 0, 0]]
+    assert batch.label.tolist() == [2, 3, 4, 6, 7, 9]
+    assert batch.labelled.tolist() == [
+        [True, True, True],
+        [True, True, False],
+        [True, False, False],
+    ]
+    assert batch.length.tolist() == [3, 2, 1]
+    assert batch.negative is None
 
 
 @pytest.mark.parametrize(
@@ -127,13 +135,13 @@ def test_next_item_lengths(count, read, asked):
     """``maximum_length`` 4: four inputs and four labels need five items; of longer
     histories the newest are kept.
     """
-    items, length, labelled, label = next_item_batch(
-        sequences_of([list(range(1, count + 1))]), np.array([0]), 4
+    batch = SASRec(ITEMS, maximum_length=4, hidden_size=4).training_batch(
+        sequences_of([list(range(1, count + 1))]), np.array([0]), torch.Generator()
     )
-    assert items.tolist() == [read]
-    assert label.tolist() == [asked]
-    assert length.tolist() == [len(read)]
-    assert bool(labelled.all())
+    assert batch.items.tolist() == [read]
+    assert labels_of(batch) == [asked]
+    assert batch.length.tolist() == [len(read)]
+    assert bool(batch.labelled.all())
 
 
 @pytest.mark.parametrize("architecture", TRAINED)
@@ -160,9 +168,10 @@ def test_cloze_batch_by_hand():
     """
     histories = [[5, 6, 7, 1, 2], [8, 9], [1, 2, 3, 4, 5, 6, 7, 8]]
     model = BERT4Rec(ITEMS, maximum_length=6, hidden_size=4, mask_probability=0.4)
-    items, length, masked, label = cloze_batch(
-        sequences_of(histories), np.array([0, 1, 2]), model, torch.Generator().manual_seed(5)
+    batch = model.training_batch(
+        sequences_of(histories), np.array([0, 1, 2]), torch.Generator().manual_seed(5)
     )
+    items, length, masked, label = batch.items, batch.length, batch.labelled, labels_of(batch)
     draws = torch.rand((3, 6), generator=torch.Generator().manual_seed(5))
     assert length.tolist() == [5, 2, 6]
     some = 0
@@ -179,7 +188,7 @@ def test_cloze_batch_by_hand():
         )
         assert masked[row].tolist() == hidden + [False] * len(padding)
         assert (
-            label[row].tolist()
+            label[row]
             == [item if hide else 0 for item, hide in zip(history, hidden, strict=True)] + padding
         )
     assert 3 <= some < 13
@@ -191,12 +200,11 @@ def test_cloze_masks_any_one_item_where_none_was_drawn():
     """
     model = BERT4Rec(ITEMS, maximum_length=6, hidden_size=4, mask_probability=1e-12)
     histories, generator = [[5, 6, 7], [8]] * 3000, torch.Generator().manual_seed(0)
-    items, length, masked, label = cloze_batch(
-        sequences_of(histories), np.arange(6000), model, generator
-    )
+    batch = model.training_batch(sequences_of(histories), np.arange(6000), generator)
+    masked = batch.labelled
     assert masked.sum(dim=1).tolist() == [1] * 6000
-    assert items[1].tolist() == [model.mask, 0, 0] and label[1].tolist() == [8, 0, 0]
-    assert (masked.nonzero()[:, 1] < length).all()
+    assert batch.items[1].tolist() == [model.mask, 0, 0] and labels_of(batch)[1] == [8, 0, 0]
+    assert (masked.nonzero()[:, 1] < batch.length).all()
     chosen = masked[::2].sum(dim=0)
     assert chosen.sum() == 3000 and (chosen - 1000).abs().max() < 130, "five standard deviations"
 
@@ -204,10 +212,8 @@ def test_cloze_masks_any_one_item_where_none_was_drawn():
 def test_cloze_masks_the_configured_share():
     model = BERT4Rec(ITEMS, maximum_length=100, hidden_size=4, mask_probability=0.2)
     sequences = sequences_of([[1 + place % ITEMS for place in range(100)]] * 100)
-    _, _, masked, _ = cloze_batch(
-        sequences, np.arange(100), model, torch.Generator().manual_seed(0)
-    )
-    assert abs(float(masked.double().mean()) - 0.2) < 0.02
+    batch = model.training_batch(sequences, np.arange(100), torch.Generator().manual_seed(0))
+    assert abs(float(batch.labelled.double().mean()) - 0.2) < 0.02
 
 
 def test_cloze_masks_anew_in_every_epoch():
@@ -216,7 +222,9 @@ def test_cloze_masks_anew_in_every_epoch():
         torch.Generator().manual_seed(0),
     )
     sequences = sequences_of([[1 + place % ITEMS for place in range(50)]])
-    first, second = (cloze_batch(sequences, np.array([0]), model, generator)[2] for _ in range(2))
+    first, second = (
+        model.training_batch(sequences, np.array([0]), generator).labelled for _ in range(2)
+    )
     assert not torch.equal(first, second)
 
 
@@ -224,7 +232,7 @@ def test_cloze_masks_anew_in_every_epoch():
 @pytest.mark.parametrize(("loss", "count"), [("bce", 1), ("gbce", 7), ("sampled_softmax", 7)])
 def test_negatives_stand_beside_their_labels(architecture, loss, count):
     """As many per label as asked for, never the label, never in the sequence."""
-    settings = TrainingSettings(loss=loss, negatives=7)
+    settings = TrainingSettings(loss=loss, num_negatives=7)
     histories = random_histories(20, items=40)
     batch = make_batch(
         small(architecture, items=40),
@@ -350,7 +358,7 @@ def test_the_average_is_what_is_validated_and_returned():
     curves, models = [], []
     for decay in (0.0, 0.9):
         models.append(small())
-        made = TrainingSettings(**settings, weight_average=decay)
+        made = TrainingSettings(**settings, ema_decay=decay)
         curves.append(train(models[-1], sequences, validation, made, filter_seen=False, seed=3))
     assert [line.loss for line in curves[0]] == [line.loss for line in curves[1]]
     assert ndcg(models[1], validation) == max(line.validation_ndcg for line in curves[1])
@@ -655,13 +663,13 @@ def test_nothing_to_train_or_validate_on_is_said():
     ("settings", "words"),
     [
         ({"learningrate": 0.1}, ["learningrate", "learning_rate"]),
-        ({"loss": "hinge"}, ["loss", "hinge", "softmax, bce"]),
+        ({"loss": "hinge"}, ["loss", "hinge", "softmax, sampled_softmax, bce, gbce"]),
         ({"batch_size": 0}, ["batch_size", "0"]),
         ({"learning_rate": -0.1}, ["learning_rate", "-0.1"]),
         ({"patience": 0}, ["patience", "0"]),
         ({"maximum_epochs": "ten"}, ["maximum_epochs", "ten"]),
         *(
-            ({"negatives": value}, ["negatives", str(value)])
+            ({"num_negatives": value}, ["num_negatives", str(value)])
             for value in (0, -3, 2.5, True, "many", None)
         ),
         *(
@@ -669,7 +677,7 @@ def test_nothing_to_train_or_validate_on_is_said():
             for value in (-0.1, 1.01, float("nan"), True, "full", None)
         ),
         *(
-            ({"weight_average": value}, ["weight_average", str(value)])
+            ({"ema_decay": value}, ["ema_decay", str(value)])
             for value in (-0.1, 1, 1.0, float("nan"), True, "most", None)
         ),
     ],
@@ -679,7 +687,7 @@ def test_settings_that_cannot_be_used_are_named(settings, words):
     and values are checked here.
     """
     with pytest.raises(InputError) as error:
-        TrainingSettings.from_mapping(settings)
+        checked(TrainingSettings, settings, "training")
     for word in words:
         assert word in str(error.value)
 
@@ -687,7 +695,7 @@ def test_settings_that_cannot_be_used_are_named(settings, words):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"negatives": 1},
+        {"num_negatives": 1},
         {"calibration": 0},
         {"calibration": 0.0},
         {"calibration": 1},
@@ -696,7 +704,7 @@ def test_settings_that_cannot_be_used_are_named(settings, words):
 )
 def test_the_ends_of_what_is_allowed_are_allowed(settings):
     """What the schema of the workflow allows, t = 0 (plain BCE) included."""
-    made = TrainingSettings.from_mapping({"loss": "gbce", **settings})
+    made = checked(TrainingSettings, {"loss": "gbce", **settings}, "training")
     assert {name: getattr(made, name) for name in settings} == settings
 
 
@@ -715,7 +723,7 @@ def test_a_loss_with_negatives_trains(architecture, loss):
     model = build(architecture, 20, {"hidden_size": 16, "maximum_length": 12, "dropout": 0.0})
     settings = TrainingSettings(
         loss=loss,
-        negatives=4,
+        num_negatives=4,
         batch_size=32,
         round_updates=12,
         maximum_epochs=40,
@@ -761,7 +769,7 @@ def test_a_deterministic_cycle_is_learned(architecture, settings, epochs):
 
 
 def test_padding_row_stays_zero():
-    """Padding is never a target (E13) and takes no gradient, so its embedding is
+    """Padding is never a target and takes no gradient, so its embedding is
     untouched by training.
     """
     for architecture in TRAINED:
@@ -790,6 +798,7 @@ def script_arguments(folder, **changed):
         "train": f"{folder}/train.parquet",
         "validation": f"{folder}/validation.parquet",
         "items": f"{folder}/items.parquet",
+        "study": "0123456789ab",
         "architecture": "sasrec",
         "settings": json.dumps({"hidden_size": 8, "maximum_length": 10}),
         "training": json.dumps({"batch_size": 10, "round_updates": 3, "maximum_epochs": 2}),
@@ -829,8 +838,8 @@ def write_parts(folder, histories):
 
 
 def test_the_script_writes_model_description_and_curve(tmp_path):
-    """The loss that was used stands in the description; E5: so do the patience and
-    the most epochs.
+    """The loss that was used stands in the description, as do the patience and the most
+    epochs; the curve says of which study it is, its seed, and what made it.
     """
     write_parts(tmp_path, [[*history, 3] for history in random_histories(30)])
     script.main(script_arguments(tmp_path))
@@ -845,6 +854,13 @@ def test_the_script_writes_model_description_and_curve(tmp_path):
     )
     curve = pd.read_csv(tmp_path / "curve.csv")
     assert curve["epoch"].tolist() == [1, 2]
+    assert curve.columns.tolist() == [
+        *("epoch", "updates", "loss", "validation_ndcg", "best"),
+        *("study", "seeds", "versions"),
+    ]
+    assert (curve["study"] == "0123456789ab").all() and (curve["seeds"] == 4).all()
+    versions = f"trained: lastitem {__version__} torch {torch.__version__}"
+    assert (curve["versions"] == versions).all()
     assert description["best"]["epoch"] == curve.loc[curve["best"], "epoch"].iloc[-1]
 
 

@@ -1,7 +1,7 @@
 """The losses against torch's own and by hand; negatives that end.
 
-E7's ``ignore_index`` does not exist here: only labelled positions reach a loss, so
-padding cannot be a class.
+No ``ignore_index`` exists here: only labelled positions reach a loss, so padding cannot
+be a class.
 """
 
 import math
@@ -17,20 +17,21 @@ from torch.nn import functional
 from lastitem.data.sequences import Sequences
 from lastitem.models.bert4rec import BERT4Rec
 from lastitem.models.gru4rec import GRU4Rec
+from lastitem.models.interface import TrainingBatch
 from lastitem.models.sasrec import SASRec
+from lastitem.study.settings import TrainingSettings, schema_of
 from lastitem.training import losses
-from lastitem.training.batches import Batch, make_batch
-from lastitem.training.loop import TrainingSettings, loss_of, update
+from lastitem.training.batches import draw_negatives, make_batch
 from lastitem.training.losses import (
-    LOSSES,
     binary_cross_entropy,
-    draw_negatives,
     generalized_binary_cross_entropy,
     sampled_softmax_cross_entropy,
     softmax_cross_entropy,
 )
+from lastitem.training.step import loss_of, update
 
 SOURCE = Path(__file__).parents[2] / "src"
+LOSSES = schema_of(TrainingSettings)["loss"]["enum"]
 
 
 def scored(positions=23, items=11, size=5, scale=1.0, seed=0):
@@ -368,7 +369,7 @@ SOFTMAX = TrainingSettings()
 @pytest.mark.parametrize("loss", LOSSES)
 def test_extra_padding_changes_neither_loss_nor_gradient(loss):
     """The same batch with seven more columns of padding."""
-    settings = TrainingSettings(loss=loss, negatives=3)
+    settings = TrainingSettings(loss=loss, num_negatives=3)
     for model in models():
         batch = make_batch(
             model,
@@ -377,7 +378,7 @@ def test_extra_padding_changes_neither_loss_nor_gradient(loss):
             settings.drawn_negatives,
             torch.Generator().manual_seed(0),
         )
-        wide = Batch(
+        wide = TrainingBatch(
             functional.pad(batch.items, (0, 7)),
             batch.length,
             functional.pad(batch.labelled, (0, 7)),

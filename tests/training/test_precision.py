@@ -7,8 +7,10 @@ import pytest
 import torch
 
 from lastitem.models.registry import build
+from lastitem.study.settings import TrainingSettings
 from lastitem.training.batches import make_batch
-from lastitem.training.loop import TrainingSettings, loss_of, train, update
+from lastitem.training.loop import train
+from lastitem.training.step import loss_of, update
 from tests.training.test_loop import continued, cycle, sequences_of
 
 MODELS = ("sasrec", "gru4rec", "bert4rec", "bsarec", "duorec")

@@ -235,6 +235,18 @@ def attempts(megabytes):
     return lambda wildcards, attempt: megabytes * attempt
 
 
+def diagnosis(options):
+    """The command of a diagnosis: the script, the run, its trained model, the test part, where to
+    compute, and options of its own.
+    """
+    return (
+        "OMP_NUM_THREADS={threads} python {input.script:q} --dataset {wildcards.dataset:q}"
+        " --split {wildcards.split} --model {wildcards.model:q} --seed {wildcards.seed}"
+        " --weights {input.weights:q} --description {input.description:q} --test {input.test:q}"
+        f" --device {{params.device}} --threads {{threads}} {options} > {{log:q}} 2>&1"
+    )
+
+
 def model_settings(wildcards):
     """JSON: what the architecture is built with; at a point of a grid, with that point's values."""
     own = own_settings(entry(wildcards))

@@ -3,15 +3,6 @@
 # maps.parquet (norm decomposition), rescale*.parquet (residual scaling, recovery). The
 # sweeps (permutations, residual scales) are loops inside one job per trained model.
 
-#: How every diagnosis begins: the script, the run, its trained model, the test part,
-#: where to compute.
-OF_A_TRAINED_MODEL = (
-    "OMP_NUM_THREADS={threads} python {input.script:q} --dataset {wildcards.dataset:q}"
-    " --split {wildcards.split} --model {wildcards.model:q} --seed {wildcards.seed}"
-    " --weights {input.weights:q} --description {input.description:q} --test {input.test:q}"
-    " --device {params.device} --threads {threads}"
-)
-
 
 rule evaluate:
     input:
@@ -45,12 +36,13 @@ rule evaluate:
         cutoffs=config["cutoffs"],
         recommendation_length=config["recommendation_length"],
     shell:
-        OF_A_TRAINED_MODEL
-        + " --train {input.train:q} --users {input.user_map:q} --items {input.item_map:q}"
-        " --filter-seen {params.filter_seen} --cutoffs {params.cutoffs} --ranks {output.ranks:q}"
-        " --recommendation-length {params.recommendation_length} --recommendations"
-        " {output.recommendations:q}"
-        " --summary {output.summary:q} > {log:q} 2>&1"
+        diagnosis(
+            "--train {input.train:q} --users {input.user_map:q} --items {input.item_map:q}"
+            " --filter-seen {params.filter_seen} --cutoffs {params.cutoffs} --ranks {output.ranks:q}"
+            " --recommendation-length {params.recommendation_length} --recommendations"
+            " {output.recommendations:q}"
+            " --summary {output.summary:q}"
+        )
 
 
 rule shuffle:
@@ -80,8 +72,10 @@ rule shuffle:
         repeats=config["shuffle_repeats"],
         seed=config["shuffle_seed"],
     shell:
-        OF_A_TRAINED_MODEL + " --filter-seen {params.filter_seen}"
-        " --repeats {params.repeats} --shuffle-seed {params.seed} --out {output:q} > {log:q} 2>&1"
+        diagnosis(
+            "--filter-seen {params.filter_seen}"
+            " --repeats {params.repeats} --shuffle-seed {params.seed} --out {output:q}"
+        )
 
 
 rule decompose:
@@ -111,9 +105,11 @@ rule decompose:
         device=config["device"],
         map_positions=config["map_positions"],
     shell:
-        OF_A_TRAINED_MODEL + " --map-positions {params.map_positions}"
-        " --mixing {output.mixing:q} --mixing-users {output.mixing_users:q} --maps"
-        " {output.maps:q} > {log:q} 2>&1"
+        diagnosis(
+            "--map-positions {params.map_positions}"
+            " --mixing {output.mixing:q} --mixing-users {output.mixing_users:q} --maps"
+            " {output.maps:q}"
+        )
 
 
 rule rescale:
@@ -146,7 +142,9 @@ rule rescale:
         repeats=config["rescale_shuffle_repeats"],
         seed=config["shuffle_seed"],
     shell:
-        OF_A_TRAINED_MODEL + " --validation {input.validation:q}"
-        " --filter-seen {params.filter_seen} --scales {params.scales} --repeats {params.repeats}"
-        " --shuffle-seed {params.seed} --ranks {output.ranks:q} --mixing {output.mixing:q} >"
-        " {log:q} 2>&1"
+        diagnosis(
+            "--validation {input.validation:q}"
+            " --filter-seen {params.filter_seen} --scales {params.scales} --repeats {params.repeats}"
+            " --shuffle-seed {params.seed} --ranks {output.ranks:q} --mixing {output.mixing:q} >"
+            " {log:q} 2>&1"
+        )

@@ -25,7 +25,8 @@ from lastitem.evaluation.shuffling import orders_and_repeats, reorder
 from lastitem.models.registry import build
 from lastitem.report.pooling import Bootstrap
 from lastitem.report.summaries import shuffles
-from lastitem.training.loop import TrainingSettings, train
+from lastitem.study.settings import TrainingSettings
+from lastitem.training.loop import train
 from tests.literal import held_out
 from tests.training.test_loop import sequences_of
 
@@ -200,8 +201,7 @@ def effects_of(truth, architecture):
                 unchanged=found.unchanged, dataset=truth, split="loo", model=architecture, seed=1
             )
         )
-    bootstrap = Bootstrap(resamples=500, seed=0)
-    summary = shuffles(pd.concat(rows, ignore_index=True), 10, bootstrap)
+    summary = shuffles(pd.concat(rows, ignore_index=True), 10, Bootstrap(resamples=500, seed=0))
     return summary.set_index(["measure", "order"])[["value", "ci_low", "ci_high"]]
 
 
