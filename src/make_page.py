@@ -15,7 +15,6 @@ from lastitem.arguments import add_study
 from lastitem.errors import run
 from lastitem.files import read_json, write_aside
 from lastitem.report import answers, page
-from lastitem.study.products import FIGURES
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -27,6 +26,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--figures", required=True, nargs="+", help="PNG of each figure; its CSV lies beside it"
     )
+    parser.add_argument("--titles", required=True, nargs="+", help="what each figure shows")
     parser.add_argument("--captions", required=True, nargs="+", help="a text for each figure")
     parser.add_argument(
         "--descriptions",
@@ -52,12 +52,10 @@ def main(argv: Sequence[str] | None = None) -> None:
             *answers.version_warnings(trained),
         ],
         figures=[
-            page.figure_of(
-                path,
-                caption,
-                f"{path.stem}: {FIGURES[path.stem].shows}",
+            page.figure_of(path, caption, f"{path.stem}: {title}")
+            for path, caption, title in zip(
+                figures, arguments.captions, arguments.titles, strict=True
             )
-            for path, caption in zip(figures, arguments.captions, strict=True)
         ],
         tables=[page.read_layout(path, studies) for path in arguments.tables],
         settings=yaml.safe_dump(settings, allow_unicode=True, sort_keys=False),

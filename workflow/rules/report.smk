@@ -88,10 +88,11 @@ rule page:
     conda:
         ENVIRONMENT
     params:
+        titles=[FIGURES[name].shows for name in made(FIGURES)],
         studies=json.dumps(studies({**TABLES, **FIGURES}, made(TABLES) + made(FIGURES))),
         settings=study_settings,
     shell:
         "python {input.script:q} --tables {input.tables:q} --figures {input.figures:q}"
-        " --captions {input.captions:q}"
+        " --captions {input.captions:q} --titles {params.titles:q}"
         " --descriptions {input.descriptions:q} --settings {params.settings:q} --studies"
         " {params.studies:q} --out {output:q} > {log:q} 2>&1"

@@ -47,11 +47,11 @@ def claims(
 
     Parameters
     ----------
-    effects : :func:`~lastitem.report.summaries.shuffle_effects`.
+    effects : :func:`~lastitem.report.summaries.shuffles`.
     rates : :func:`~lastitem.report.summaries.last_item_hit_rates`.
     mixing : :func:`~lastitem.report.summaries.mixing_at_readout` of the model as
         trained.
-    curves : :func:`~lastitem.report.summaries.sweep`.
+    curves : :func:`~lastitem.report.summaries.residual_sweep`.
     mixing_by_scale : ``mixing_at_readout`` with the condition ``residual_scale``.
     recoveries : :func:`~lastitem.report.summaries.recovery_sweep`.
 
@@ -119,7 +119,7 @@ def why_silent(effects: DataFrame, order: str) -> str:
     Parameters
     ----------
     effects : the rows of one study of
-        :func:`~lastitem.report.summaries.shuffle_effects`.
+        :func:`~lastitem.report.summaries.shuffles`.
     """
     of_order = effects[effects["order"] == order].set_index("measure")
     if of_order.loc["unchanged_percent", "value"] >= 100.0:
