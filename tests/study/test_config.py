@@ -6,7 +6,7 @@ wanted.
 """
 
 import copy
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,8 @@ import yaml
 
 from lastitem.errors import InputError
 from lastitem.models.registry import build
-from lastitem.study.config import check, study_runs, tie_order_runs
+from lastitem.models.settings import ARCHITECTURES
+from lastitem.study.config import _fill_in, check, study_runs, tie_order_runs
 from lastitem.study.settings import TrainingSettings, checked
 
 ROOT = Path(__file__).parents[2]
@@ -54,37 +55,46 @@ def test_the_shipped_config_is_valid():
     check(shipped(), SCHEMA)
 
 
-def test_the_shipped_training_settings_are_those_of_the_code():
+def filled_schema():
+    """The schema with what can be set of training and of each architecture."""
+    rules = yaml.safe_load(SCHEMA.read_text(encoding="utf-8"))
+    _fill_in(rules["$defs"])
+    return rules
+
+
+def test_the_training_settings_of_the_schema_are_those_of_the_code():
     """A key that the schema allows and the code does not know would fail only when
     training starts.
     """
-    rules = yaml.safe_load(SCHEMA.read_text(encoding="utf-8"))
     known = set(TrainingSettings.__dataclass_fields__)
-    assert set(rules["$defs"]["training"]["properties"]) == known
+    assert set(filled_schema()["$defs"]["training"]["properties"]) == known
+    assert set(shipped()["training"]) <= known
 
 
 def test_the_models_of_the_schema_are_those_of_the_code():
-    """Every setting that the schema allows can be built, and every argument of a model
+    """Every setting that the schema allows can be built, and every setting of a model
     can be set.
     """
-    import inspect
-
-    from lastitem.models.registry import ARCHITECTURES
-
-    model = yaml.safe_load(SCHEMA.read_text(encoding="utf-8"))["$defs"]["model"]
-    assert set(model["properties"]["architecture"]["enum"]) == set(ARCHITECTURES)
-    for branch in model["allOf"]:
-        architecture = branch["if"]["properties"]["architecture"]["const"]
-        allowed = set(branch["then"]["properties"]) - {"architecture", "training", "grid"}
-        arguments = set(inspect.signature(ARCHITECTURES[architecture]).parameters) - {"items"}
-        assert allowed == (set() if architecture == "popularity" else arguments)
+    branches = {
+        branch["if"]["properties"]["architecture"]["const"]: branch["then"]
+        for branch in filled_schema()["$defs"]["model"]["allOf"]
+    }
+    assert set(branches) == set(ARCHITECTURES)
+    for name, (path, kind) in ARCHITECTURES.items():
+        allowed = set(branches[name]["properties"]) - {"architecture", "training", "grid"}
+        model = build(name, 5, asdict(kind()))
+        assert allowed == set(asdict(model.settings)) == {field.name for field in fields(kind)}
+        assert branches[name]["additionalProperties"] is False
+        assert type(model).Settings is kind
+        assert f"{type(model).__module__}:{type(model).__name__}" == path
+        check(changed(["model_settings", "mine"], {"architecture": name, **asdict(kind())}), SCHEMA)
 
 
 def test_every_key_has_a_description():
     """The schema is the manual: each property says what it is, itself or by what it
     refers to.
     """
-    rules = yaml.safe_load(SCHEMA.read_text(encoding="utf-8"))
+    rules = filled_schema()
     without = []
 
     def resolved(node):
@@ -270,7 +280,7 @@ def test_every_key_has_a_description():
         (
             ["model_settings", "sasrec", "grid"],
             {"dropout": [0.1, 1.5]},
-            ["model_settings.sasrec.grid: dropout: 1.5", "below 1"],
+            ["model_settings.sasrec.grid: dropout is 1.5", "below 1"],
         ),
         (
             ["model_settings", "sasrec", "grid"],
@@ -296,12 +306,12 @@ def test_every_key_has_a_description():
         (
             ["model_settings", "mine"],
             {"architecture": "sasrec", "hidden_size": 63},
-            ["model_settings.mine", "'heads' is missing"],
+            ["model_settings.mine", "hidden_size 63 is not a multiple of heads 2"],
         ),
         (
             ["model_settings", "mine"],
-            {"architecture": "bert4rec", "heads": 2},
-            ["model_settings.mine", "'hidden_size' is missing"],
+            {"architecture": "bert4rec", "heads": 5},
+            ["model_settings.mine", "hidden_size 64 is not a multiple of heads 5"],
         ),
     ],
 )

@@ -37,15 +37,11 @@ def build(architecture: str, items: int, settings: Mapping[str, Any]) -> Recomme
         lists what is allowed.
     """
     kind = _class_of(architecture)
-    parameters = inspect.signature(kind).parameters
-    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        # A class that names its settings itself.
-        allowed = [name for name in parameters if name != "items"]
-        if unknown := [name for name in settings if name not in allowed]:
-            raise InputError(
-                f"{architecture}: no setting {', '.join(unknown)}; allowed:"
-                f" {', '.join(allowed) or 'none'}"
-            )
+    signature = inspect.signature(kind)
+    try:
+        signature.bind(items, **settings)
+    except TypeError as error:
+        raise InputError(f"{architecture}: {error}; its class takes {signature}") from None
     return kind(items, **settings)
 
 
