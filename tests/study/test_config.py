@@ -649,3 +649,61 @@ def test_a_dataset_of_ones_own_is_not_overwritten_by_the_tie_order_study():
         ),
     ):
         check(config, SCHEMA)
+
+
+@pytest.fixture
+def own_model(tmp_path, monkeypatch):
+    """A model of one's own in the working directory; never imported."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("raise SystemExit\nclass Model: ...", encoding="utf-8")
+    return {"architecture": "mine:Model", "size": 8}
+
+
+def with_own_model(settings):
+    config = changed(["model_settings", "own"], settings)
+    config["models"] = ["own"]
+    return config
+
+
+def test_a_model_of_ones_own_is_found_by_its_import_path(own_model):
+    config = with_own_model(own_model)
+    check(config, SCHEMA)
+    assert config["model_settings"]["own"] == own_model
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("mien:Model", "there is no module mien in "),
+        ("mine.model:Model", "there is no module mine.model in "),
+        ("mine:Modle", "mine.py defines no Modle; found: Model"),
+    ],
+)
+def test_a_missing_module_or_class_stops_with_its_place(own_model, path, words):
+    """Where no run needs it, as in a study of other models, it may be missing."""
+    own = own_model | {"architecture": path}
+    assert f"model_settings.own.architecture: {path}: {words}" in complaint(with_own_model(own))
+    check(changed(["model_settings", "own"], own), SCHEMA)
+
+
+def test_settings_of_ones_own_given_as_text_become_what_they_say(own_model):
+    """``--config`` gives everything inside a dictionary as text."""
+    given = {"size": "16", "rate": "0.5", "wide": "true", "kind": "a b", "grid": {"size": ["1"]}}
+    config = with_own_model(own_model | given)
+    check(config, SCHEMA)
+    assert config["model_settings"]["own"] == {
+        "architecture": "mine:Model",
+        "size": 16,
+        "rate": 0.5,
+        "wide": True,
+        "kind": "a b",
+        "grid": {"size": [1]},
+    }
+
+
+@pytest.mark.parametrize("name", list(ARCHITECTURES))
+def test_a_misspelt_architecture_is_suggested_its_name(name):
+    text = complaint(changed(["model_settings", "mine"], {"architecture": name[:-1]}))
+    assert f"model_settings.mine.architecture: {name[:-1]!r} is not allowed — did you" in text
+    assert repr(name) in text
+    assert "package.module:Class" in text

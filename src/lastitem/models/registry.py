@@ -18,7 +18,6 @@ from lastitem.errors import InputError
 from lastitem.files import read_json, write_aside, write_json
 from lastitem.models.interface import Recommender
 from lastitem.models.settings import ARCHITECTURES, import_path
-from lastitem.study.dependencies import files_of
 
 
 def build(architecture: str, items: int, settings: Mapping[str, Any]) -> Recommender:
@@ -51,17 +50,17 @@ def _class_of(architecture: str) -> type[Recommender]:
             f"architecture: {architecture!r} is not known; allowed: {', '.join(ARCHITECTURES)}, or"
             " package.module:Class of your own"
         )
-    files_of(path)
     module, _, name = path.partition(":")
     if (here := os.getcwd()) not in sys.path:
         sys.path.insert(0, here)
     try:
-        kind = getattr(importlib.import_module(module), name)
+        kind = getattr(importlib.import_module(module), name, None)
     except ImportError as error:
         raise InputError(f"architecture: {path}: {error}") from None
     if not (isinstance(kind, type) and issubclass(kind, Recommender)):
         raise InputError(
-            f"architecture: {path} is no subclass of lastitem.models.interface.Recommender"
+            f"architecture: {module} has no {name} that is a subclass of"
+            " lastitem.models.interface.Recommender"
         )
     return kind
 
