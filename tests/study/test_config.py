@@ -6,7 +6,7 @@ wanted.
 """
 
 import copy
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,8 @@ import yaml
 
 from lastitem.errors import InputError
 from lastitem.models.registry import build
-from lastitem.study.config import check, study_runs, tie_order_runs
+from lastitem.models.settings import ARCHITECTURES
+from lastitem.study.config import _fill_in, check, study_runs, tie_order_runs
 from lastitem.study.settings import TrainingSettings, checked
 
 ROOT = Path(__file__).parents[2]
@@ -54,37 +55,46 @@ def test_the_shipped_config_is_valid():
     check(shipped(), SCHEMA)
 
 
-def test_the_shipped_training_settings_are_those_of_the_code():
+def filled_schema():
+    """The schema with what can be set of training and of each architecture."""
+    rules = yaml.safe_load(SCHEMA.read_text(encoding="utf-8"))
+    _fill_in(rules["$defs"])
+    return rules
+
+
+def test_the_training_settings_of_the_schema_are_those_of_the_code():
     """A key that the schema allows and the code does not know would fail only when
     training starts.
     """
-    rules = yaml.safe_load(SCHEMA.read_text(encoding="utf-8"))
     known = set(TrainingSettings.__dataclass_fields__)
-    assert set(rules["$defs"]["training"]["properties"]) == known
+    assert set(filled_schema()["$defs"]["training"]["properties"]) == known
+    assert set(shipped()["training"]) <= known
 
 
 def test_the_models_of_the_schema_are_those_of_the_code():
-    """Every setting that the schema allows can be built, and every argument of a model
+    """Every setting that the schema allows can be built, and every setting of a model
     can be set.
     """
-    import inspect
-
-    from lastitem.models.registry import ARCHITECTURES
-
-    model = yaml.safe_load(SCHEMA.read_text(encoding="utf-8"))["$defs"]["model"]
-    assert set(model["properties"]["architecture"]["enum"]) == set(ARCHITECTURES)
-    for branch in model["allOf"]:
-        architecture = branch["if"]["properties"]["architecture"]["const"]
-        allowed = set(branch["then"]["properties"]) - {"architecture", "training", "grid"}
-        arguments = set(inspect.signature(ARCHITECTURES[architecture]).parameters) - {"items"}
-        assert allowed == (set() if architecture == "popularity" else arguments)
+    branches = {
+        branch["if"]["properties"]["architecture"]["const"]: branch["then"]
+        for branch in filled_schema()["$defs"]["model"]["allOf"]
+    }
+    assert set(branches) == set(ARCHITECTURES)
+    for name, (path, kind) in ARCHITECTURES.items():
+        allowed = set(branches[name]["properties"]) - {"architecture", "training", "grid"}
+        model = build(name, 5, asdict(kind()))
+        assert allowed == set(asdict(model.settings)) == {field.name for field in fields(kind)}
+        assert branches[name]["additionalProperties"] is False
+        assert type(model).Settings is kind
+        assert f"{type(model).__module__}:{type(model).__name__}" == path
+        check(changed(["model_settings", "mine"], {"architecture": name, **asdict(kind())}), SCHEMA)
 
 
 def test_every_key_has_a_description():
     """The schema is the manual: each property says what it is, itself or by what it
     refers to.
     """
-    rules = yaml.safe_load(SCHEMA.read_text(encoding="utf-8"))
+    rules = filled_schema()
     without = []
 
     def resolved(node):
@@ -270,7 +280,7 @@ def test_every_key_has_a_description():
         (
             ["model_settings", "sasrec", "grid"],
             {"dropout": [0.1, 1.5]},
-            ["model_settings.sasrec.grid: dropout: 1.5", "below 1"],
+            ["model_settings.sasrec.grid: dropout is 1.5", "below 1"],
         ),
         (
             ["model_settings", "sasrec", "grid"],
@@ -296,12 +306,12 @@ def test_every_key_has_a_description():
         (
             ["model_settings", "mine"],
             {"architecture": "sasrec", "hidden_size": 63},
-            ["model_settings.mine", "'heads' is missing"],
+            ["model_settings.mine", "hidden_size 63 is not a multiple of heads 2"],
         ),
         (
             ["model_settings", "mine"],
-            {"architecture": "bert4rec", "heads": 2},
-            ["model_settings.mine", "'hidden_size' is missing"],
+            {"architecture": "bert4rec", "heads": 5},
+            ["model_settings.mine", "hidden_size 64 is not a multiple of heads 5"],
         ),
     ],
 )
@@ -639,3 +649,61 @@ def test_a_dataset_of_ones_own_is_not_overwritten_by_the_tie_order_study():
         ),
     ):
         check(config, SCHEMA)
+
+
+@pytest.fixture
+def own_model(tmp_path, monkeypatch):
+    """A model of one's own in the working directory; never imported."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("raise SystemExit\nclass Model: ...", encoding="utf-8")
+    return {"architecture": "mine:Model", "size": 8}
+
+
+def with_own_model(settings):
+    config = changed(["model_settings", "own"], settings)
+    config["models"] = ["own"]
+    return config
+
+
+def test_a_model_of_ones_own_is_found_by_its_import_path(own_model):
+    config = with_own_model(own_model)
+    check(config, SCHEMA)
+    assert config["model_settings"]["own"] == own_model
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("mien:Model", "there is no module mien in "),
+        ("mine.model:Model", "there is no module mine.model in "),
+        ("mine:Modle", "mine.py defines no Modle; found: Model"),
+    ],
+)
+def test_a_missing_module_or_class_stops_with_its_place(own_model, path, words):
+    """Where no run needs it, as in a study of other models, it may be missing."""
+    own = own_model | {"architecture": path}
+    assert f"model_settings.own.architecture: {path}: {words}" in complaint(with_own_model(own))
+    check(changed(["model_settings", "own"], own), SCHEMA)
+
+
+def test_settings_of_ones_own_given_as_text_become_what_they_say(own_model):
+    """``--config`` gives everything inside a dictionary as text."""
+    given = {"size": "16", "rate": "0.5", "wide": "true", "kind": "a b", "grid": {"size": ["1"]}}
+    config = with_own_model(own_model | given)
+    check(config, SCHEMA)
+    assert config["model_settings"]["own"] == {
+        "architecture": "mine:Model",
+        "size": 16,
+        "rate": 0.5,
+        "wide": True,
+        "kind": "a b",
+        "grid": {"size": [1]},
+    }
+
+
+@pytest.mark.parametrize("name", list(ARCHITECTURES))
+def test_a_misspelt_architecture_is_suggested_its_name(name):
+    text = complaint(changed(["model_settings", "mine"], {"architecture": name[:-1]}))
+    assert f"model_settings.mine.architecture: {name[:-1]!r} is not allowed — did you" in text
+    assert repr(name) in text
+    assert "package.module:Class" in text

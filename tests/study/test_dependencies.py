@@ -3,13 +3,16 @@ else.
 """
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from lastitem.study.dependencies import imported_modules
+from lastitem.errors import InputError
+from lastitem.models.settings import ARCHITECTURES
+from lastitem.study.dependencies import files_of, imported_modules
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -121,14 +124,14 @@ def test_nothing_is_run(tmp_path):
 
 @pytest.mark.parametrize("script", sorted(path.name for path in SOURCE.glob("*.py")))
 def test_no_script_reruns_for_what_only_the_workflow_uses(script):
-    """Checking the config happens while the Snakefile is parsed, in no script;
-    training alone keys its state by its code.
+    """Checking the config happens while the Snakefile is parsed, in no script; training
+    alone keys its state by its code, and the page, made in seconds, names the figures
+    of the study.
     """
     found = {path.relative_to(SOURCE).as_posix() for path in imported_modules(SOURCE / script)}
-    assert not found & (
-        {"lastitem/study/config.py"}
-        | (set() if script == "train.py" else {"lastitem/study/dependencies.py"})
-    )
+    only = {"lastitem/study/config.py", "lastitem/study/dependencies.py"}
+    exempt = {"train.py": {"lastitem/study/dependencies.py"}, "make_page.py": only}
+    assert not found & (only - exempt.get(script, set()))
 
 
 @pytest.mark.parametrize("script", ["download", "train"])
@@ -167,3 +170,116 @@ def test_training_does_not_depend_on_what_only_reports_use():
         "downloading.py",
         "tie_order.py",
     }
+
+
+def written(folder, **files):
+    """Files of one's own; ``__`` in a keyword stands for a folder."""
+    for name, text in files.items():
+        path = folder / (name.replace("____init", "/__init__").replace("__in__", "/") + ".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty working directory, and a folder on PYTHONPATH."""
+    folder, elsewhere = tmp_path.resolve() / "here", tmp_path.resolve() / "elsewhere"
+    folder.mkdir()
+    elsewhere.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PYTHONPATH", str(elsewhere))
+    return folder, elsewhere
+
+
+def test_the_files_of_a_class_are_found_by_reading(here):
+    """In the working directory and on PYTHONPATH; relative imports, of a package's own
+    files too; files of the library that they import; and nothing is imported: the
+    modules would fail, or leave a trace.
+    """
+    folder, elsewhere = here
+    mark = folder / "mark"
+    acting = f"open({str(mark)!r}, 'w')\nraise SystemExit\n"
+    written(
+        folder,
+        mine____init=acting,
+        mine__in__model=f"{acting}from . import parts\nfrom .deep.layers import Layer\nfrom"
+        " lastitem import randomness\nimport aside, numpy\nclass Model: ...",
+        mine__in__parts="from .model import Model",
+        mine__in__unused="",
+        mine__in__deep____init="from ..third import x",
+        mine__in__deep__in__layers="from .. import fourth",
+        mine__in__third="",
+        mine__in__fourth="",
+    )
+    written(elsewhere, aside="import far.away", far____init="", far__in__away="")
+    found = [path.resolve() for path in files_of("mine.model:Model")]
+    library = SOURCE / "lastitem"
+    assert [path for path in found if path.is_relative_to(folder)] == [
+        folder / "mine" / name
+        for name in (
+            "__init__.py",
+            "deep/__init__.py",
+            "deep/layers.py",
+            "fourth.py",
+            "model.py",
+            "parts.py",
+            "third.py",
+        )
+    ]
+    assert {path for path in found if path.is_relative_to(elsewhere)} == {
+        elsewhere / name for name in ("aside.py", "far/__init__.py", "far/away.py")
+    }
+    assert library / "randomness.py" in found and library / "files.py" not in found
+    assert not mark.exists() and not {"mine", "aside", "far"} & set(sys.modules)
+
+
+def test_a_class_may_be_in_a_package_itself_or_imported_there(here):
+    folder, _ = here
+    written(folder, mine____init="from .model import Model as Short", mine__in__model="")
+    assert files_of("mine:Short") == [Path("mine/__init__.py"), Path("mine/model.py")]
+    with pytest.raises(InputError, match=r"mine/__init__\.py defines no Model; found: Short"):
+        files_of("mine:Model")
+
+
+def test_the_working_directory_comes_before_the_path(here):
+    folder, elsewhere = here
+    written(folder, mine="class Model: ...")
+    written(elsewhere, mine="class Other: ...", theirs="class Model: ...")
+    assert files_of("mine:Model") == [Path("mine.py")]
+    assert files_of("theirs:Model") == [elsewhere / "theirs.py"]
+
+
+@pytest.mark.parametrize("path", ["mien:Model", "mine.deep:Model", "mine.modle:Model", ":Model"])
+def test_a_missing_module_is_named_with_the_folders_looked_in(here, path):
+    folder, elsewhere = here
+    written(folder, mine____init="", mine__in__model="class Model: ...")
+    with pytest.raises(InputError) as error:
+        files_of(path)
+    text = str(error.value)
+    assert f"{path}: there is no module {path.removesuffix(':Model')} in" in text
+    for place in (folder, elsewhere):
+        assert str(place) in text
+    assert str(SOURCE) in {os.path.abspath(word) for word in text.split(" in ")[1].split(", ")}
+
+
+def test_a_missing_class_is_named_with_those_that_are_there(here):
+    folder, _ = here
+    written(folder, mine="import numpy as np\nclass Model: ...\nOther = Model\ndef make(): ...")
+    with pytest.raises(InputError) as error:
+        files_of("mine:Modle")
+    assert "mine.py defines no Modle; found: np, Model, Other, make" in str(error.value)
+
+
+def test_a_module_that_is_not_python_is_named_with_the_line(here):
+    folder, _ = here
+    written(folder, mine="class Model: ...\n\nclass Model(:")
+    with pytest.raises(InputError, match=r"mine\.py:3: cannot be read as Python"):
+        files_of("mine:Model")
+
+
+@pytest.mark.parametrize("name", list(ARCHITECTURES))
+def test_the_files_of_a_model_are_those_of_no_other(name):
+    """An edit of one architecture reruns those that are made of it alone."""
+    found = {path.stem for path in files_of(ARCHITECTURES[name][0])}
+    bases = {"duorec": {"sasrec"}}
+    assert found & set(ARCHITECTURES) == {name} | bases.get(name, set())

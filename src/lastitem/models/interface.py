@@ -193,11 +193,14 @@ class SequenceModel(Recommender):
             None if tensor.is_inference() else (tensor.data_ptr(), tensor._version)
             for tensor in chain(self.parameters(), self.buffers())
         ]
-        if self._catalogue is None or None in state or self._catalogue[0] != state:
+        kept = self._catalogue
+        if kept is None or None in state or kept[0] != state or torch.is_grad_enabled():
             distinct, place = distinct_vectors(self.item_vectors())
             # Items along the rows of memory: the product is faster.
-            self._catalogue = (state, distinct.T.contiguous(), place)
-        _, distinct, place = self._catalogue
+            kept = (state, distinct.T.contiguous(), place)
+            # What a gradient flows through belongs to one product.
+            self._catalogue = None if torch.is_grad_enabled() else kept
+        _, distinct, place = kept
         scores = vectors @ distinct
         return scores if place is None else scores[:, place]
 

@@ -18,7 +18,6 @@ from lastitem.errors import InputError
 from lastitem.files import read_json, write_aside, write_json
 from lastitem.models.interface import Recommender
 from lastitem.models.settings import ARCHITECTURES, import_path
-from lastitem.study.dependencies import files_of
 
 
 def build(architecture: str, items: int, settings: Mapping[str, Any]) -> Recommender:
@@ -37,15 +36,11 @@ def build(architecture: str, items: int, settings: Mapping[str, Any]) -> Recomme
         lists what is allowed.
     """
     kind = _class_of(architecture)
-    parameters = inspect.signature(kind).parameters
-    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        # A class that names its settings itself.
-        allowed = [name for name in parameters if name != "items"]
-        if unknown := [name for name in settings if name not in allowed]:
-            raise InputError(
-                f"{architecture}: no setting {', '.join(unknown)}; allowed:"
-                f" {', '.join(allowed) or 'none'}"
-            )
+    signature = inspect.signature(kind)
+    try:
+        signature.bind(items, **settings)
+    except TypeError as error:
+        raise InputError(f"{architecture}: {error}; its class takes {signature}") from None
     return kind(items, **settings)
 
 
@@ -55,17 +50,17 @@ def _class_of(architecture: str) -> type[Recommender]:
             f"architecture: {architecture!r} is not known; allowed: {', '.join(ARCHITECTURES)}, or"
             " package.module:Class of your own"
         )
-    files_of(path)
     module, _, name = path.partition(":")
     if (here := os.getcwd()) not in sys.path:
         sys.path.insert(0, here)
     try:
-        kind = getattr(importlib.import_module(module), name)
+        kind = getattr(importlib.import_module(module), name, None)
     except ImportError as error:
         raise InputError(f"architecture: {path}: {error}") from None
     if not (isinstance(kind, type) and issubclass(kind, Recommender)):
         raise InputError(
-            f"architecture: {path} is no subclass of lastitem.models.interface.Recommender"
+            f"architecture: {module} has no {name} that is a subclass of"
+            " lastitem.models.interface.Recommender"
         )
     return kind
 

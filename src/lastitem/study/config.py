@@ -4,7 +4,6 @@ Snakefile is parsed.
 
 import contextlib
 import copy
-import difflib
 import itertools
 import json
 import math
@@ -29,7 +28,7 @@ from lastitem.data.download.local_files import (
 from lastitem.errors import InputError
 from lastitem.models.settings import ARCHITECTURES
 from lastitem.study.dependencies import files_of
-from lastitem.study.settings import TrainingSettings, checked, schema_of
+from lastitem.study.settings import TrainingSettings, checked, instead, schema_of
 
 #: The keys that name a run, and the key of the config that lists the values of each.
 _OF_RUN = {
@@ -232,7 +231,7 @@ def _explain(
     lines: dict[str, Callable[[], Iterable[str]]] = {
         "additionalProperties": lambda: _unknown_keys(error, known),
         "required": lambda: [f"key {key!r} is missing" for key in wanted if key not in value],
-        "enum": lambda: [f"{value!r} is not allowed{_instead(value, wanted)}"],
+        "enum": lambda: [f"{value!r} is not allowed{instead(value, wanted)}"],
         "oneOf": lambda: _not_one_key(value, wanted),
         "contains": lambda: [f"{value!r} must hold {wanted.get('const')!r}"],
     }
@@ -243,7 +242,7 @@ def _explain(
 def _unknown_keys(error: jsonschema.ValidationError, known: Iterable[str]) -> Iterable[str]:
     value = error.instance
     for key in sorted(set(value) - set(error.schema.get("properties", {})), key=str):
-        yield f"unknown key {key!r} (its value: {value[key]!r}){_instead(key, known)}"
+        yield f"unknown key {key!r} (its value: {value[key]!r}){instead(key, known)}"
         if key in ("path", "url", "columns") and isinstance(value.get("sources"), Mapping):
             yield (
                 "the keys of one file stand here, or `sources`, and this dataset has sources"
@@ -291,7 +290,7 @@ def _check_names(config: Mapping[str, Any]) -> Iterable[str]:
     for key, names, registry in named:
         for name in names:
             if name not in config[registry]:
-                yield f"{key}: {name!r} is not in {registry}{_instead(name, config[registry])}"
+                yield f"{key}: {name!r} is not in {registry}{instead(name, config[registry])}"
     for name in tie_datasets(config):
         for variant in tie_variants(config, name):
             if variant in config["registry"]:
@@ -304,8 +303,8 @@ def _check_names(config: Mapping[str, Any]) -> Iterable[str]:
             known = [value for source in _OF_RUN[key] for value in config[source]]
             for value in _listed(wanted):
                 if value not in known:
-                    instead = _instead(value, known)
-                    yield f"exclude.{place}.{key}: {value!r} is not in this study{instead}"
+                    meant = instead(value, known)
+                    yield f"exclude.{place}.{key}: {value!r} is not in this study{meant}"
     if config["models"] and not study_runs(config, config["models"]):
         yield "exclude: leaves out every run of every model"
     for name in set(config["models"]) & set(config["baselines"]):
@@ -380,7 +379,10 @@ def _fill_in(definitions: dict[str, Any]) -> None:
     model = definitions["model"]
     model["allOf"] = [
         {
-            "if": {"properties": {"architecture": {"const": name}}},
+            "if": {
+                "properties": {"architecture": {"const": name}},
+                "required": ["architecture"],
+            },
             "then": {
                 "additionalProperties": False,
                 "properties": dict.fromkeys(model["properties"], True) | schema_of(kind),
@@ -415,8 +417,8 @@ def _check_models(config: Mapping[str, Any]) -> Iterable[str]:
                     files_of(architecture)
                 continue
             if architecture not in ARCHITECTURES:
-                instead = _instead(architecture, [*ARCHITECTURES, "package.module:Class"])
-                yield f"{where}.architecture: {architecture!r} is not allowed{instead}"
+                meant = instead(architecture, [*ARCHITECTURES, "package.module:Class"])
+                yield f"{where}.architecture: {architecture!r} is not allowed{meant}"
                 continue
             for place, changes in points.items():
                 for change in changes:
@@ -441,11 +443,3 @@ def _is_ours(path: str, dataset: str) -> bool:
         folder,
         *(folder / name for name in (LOG, PROVENANCE, RECORDS, FINGERPRINTS, KEPT, KEPT_NOTE)),
     )
-
-
-def _instead(value: object, known: Iterable[object]) -> str:
-    """What may be meant by a value that is none of the known ones."""
-    allowed = [str(option) for option in known]
-    close = difflib.get_close_matches(str(value), allowed, n=2, cutoff=0.7)
-    meant = f" — did you mean {' or '.join(map(repr, close))}?" if close else ""
-    return f"{meant}; allowed: {', '.join(allowed)}"

@@ -6,8 +6,9 @@ made of them (:func:`schema_of`), and a job checks with them what it is given
 """
 
 import dataclasses
+import difflib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from lastitem.errors import InputError
@@ -62,12 +63,20 @@ def checked(kind: type[Kind], values: Mapping[str, Any], where: str) -> Kind:
     """
     known = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     if unknown := [name for name in values if name not in known]:
-        allowed = ", ".join(known) or "none"
-        raise InputError(f"{where}: no setting {', '.join(unknown)}; allowed: {allowed}")
+        names = ", ".join(map(repr, unknown))
+        raise InputError(f"{where}: no setting {names}{instead(unknown[0], known)}")
     for name, value in values.items():
         if wanted := _wanted(value, known[name]):
             raise InputError(f"{where}: {name} is {value!r}; it must be {wanted}")
     return kind(**values)
+
+
+def instead(value: object, known: Iterable[object]) -> str:
+    """What may be meant by a value that is none of the known ones."""
+    allowed = [str(option) for option in known]
+    close = difflib.get_close_matches(str(value), allowed, n=2, cutoff=0.7)
+    meant = f" — did you mean {' or '.join(map(repr, close))}?" if close else ""
+    return f"{meant}; allowed: {', '.join(allowed) or 'none'}"
 
 
 def _type_of(field: dataclasses.Field) -> str:
