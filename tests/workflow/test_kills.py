@@ -254,7 +254,7 @@ def test_a_full_disk_names_rule_file_and_remedy_and_costs_nothing(
     """A study on a disk that is full before the first training ends; with more room it
     goes on to the results of any other.
     """
-    project, disk = copy_project(tmp_path / "project"), small_disk(260)
+    project, disk = copy_project(tmp_path / "project"), small_disk(310)
     (disk / "data").mkdir()
     shutil.copy(project / "data/tiny log.csv", disk / "data")
     shutil.copy(project / "tiny.yaml", disk)
