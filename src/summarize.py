@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             # Datasets are named in the order of their runs, and so are their users.
             datasets = list(dict.fromkeys(read["ranks.parquet"].rows["dataset"]))
             read[name] = read_user_ids(datasets, paths)
-        elif Path(name).stem in arguments.studies:
+        elif Path(paths[0]).parent.name == "summaries":
             read[name] = read_summary(paths[0], arguments.studies)
         else:
             read[name] = read_run_tables(paths)

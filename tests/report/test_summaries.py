@@ -1,7 +1,7 @@
 """Summaries of run tables by hand: means, paired changes, denominators, spread over
 seeds, recovery and chosen λ.
 
-H15 is met by intervals over users, and by the correction of the p-values of paired
+Many comparisons are met by intervals over users, and by the correction of the p-values of paired
 differences for their number.
 """
 

@@ -53,7 +53,7 @@ def test_an_edit_of_the_training_script_reruns_training_and_what_follows(changed
 
 def test_an_edit_of_a_module_reruns_what_imports_it(changed: Path):
     """Figures' style is not the training's business."""
-    module = changed / "src/lastitem/report/figures.py"
+    module = changed / "src/lastitem/report/drawing.py"
     module.write_text(
         module.read_text(encoding="utf-8").replace('"font.size": 9', '"font.size": 10')
     )

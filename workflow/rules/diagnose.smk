@@ -38,10 +38,9 @@ rule evaluate:
     shell:
         diagnosis(
             "--train {input.train:q} --users {input.user_map:q} --items {input.item_map:q}"
-            " --filter-seen {params.filter_seen} --cutoffs {params.cutoffs} --ranks {output.ranks:q}"
-            " --recommendation-length {params.recommendation_length} --recommendations"
-            " {output.recommendations:q}"
-            " --summary {output.summary:q}"
+            " --filter-seen {params.filter_seen} --cutoffs {params.cutoffs}"
+            " --recommendation-length {params.recommendation_length} --ranks {output.ranks:q}"
+            " --recommendations {output.recommendations:q} --summary {output.summary:q}"
         )
 
 
@@ -144,7 +143,8 @@ rule rescale:
     shell:
         diagnosis(
             "--validation {input.validation:q}"
-            " --filter-seen {params.filter_seen} --scales {params.scales} --repeats {params.repeats}"
+            " --filter-seen {params.filter_seen} --scales {params.scales}"
+            " --repeats {params.repeats}"
             " --shuffle-seed {params.seed} --ranks {output.ranks:q} --mixing {output.mixing:q} >"
             " {log:q} 2>&1"
         )
