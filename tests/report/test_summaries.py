@@ -1,8 +1,8 @@
 """Summaries of run tables by hand: means, paired changes, denominators, spread over
 seeds, recovery and chosen λ.
 
-Many comparisons are met by intervals over users, and by the correction of the p-values of paired
-differences for their number.
+That many things are compared is met by intervals over users, and by the correction of
+the p-values of paired differences for their number.
 """
 
 import math

@@ -39,7 +39,7 @@ def test_one_figure_makes_only_what_it_needs(tmp_path: Path):
 
 
 def test_an_edit_of_the_training_script_reruns_training_and_what_follows(changed: Path):
-    """Convention 1: scripts and the modules they import are inputs."""
+    """scripts and the modules they import are inputs."""
     script = changed / "src/train.py"
     script.write_text(
         script.read_text(encoding="utf-8").replace(
