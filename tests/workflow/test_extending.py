@@ -59,7 +59,7 @@ def project(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run_tests(project: Path, *files: str) -> None:
     """Run tests of the copy, in the copy."""
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider"]
     paths = {**environment(), "PYTHONPATH": str(project)}
     done = subprocess.run(
         [*command, *files], cwd=project, env=paths, capture_output=True, text=True, check=False
