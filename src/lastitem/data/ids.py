@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow.types import is_binary, is_decimal, is_floating, is_integer, is_large_binary
 
 from lastitem.arrays import Bools, Codes, Ints
-from lastitem.data.columns import matches
+from lastitem.data.columns import is_text, matches
 from lastitem.errors import InputError
 
 MERGED_AT = 1 << 21  # distinct ids of batches that wait to be merged
@@ -27,12 +28,10 @@ def sorted_ids(distinct: pa.Array) -> Ints:
     """
     if pc.all(pc.match_substring_regex(distinct, r"^(0|[1-9][0-9]*)$")).as_py():
         table = pa.table({"length": pc.utf8_length(distinct), "id": distinct})
-        return (
-            pc.sort_indices(table, sort_keys=[("length", "ascending"), ("id", "ascending")])
-            .to_numpy()
-            .astype(np.int64)
-        )
-    return pc.sort_indices(distinct).to_numpy().astype(np.int64)
+        order = pc.sort_indices(table, sort_keys=[("length", "ascending"), ("id", "ascending")])
+    else:
+        order = pc.sort_indices(distinct)
+    return order.to_numpy().astype(np.int64)
 
 
 def as_ids(column: pa.Array, role: str) -> pa.Array:
@@ -40,11 +39,11 @@ def as_ids(column: pa.Array, role: str) -> pa.Array:
     type or values cannot be ids.
     """
     kind = column.type
-    if pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if is_integer(kind) or is_text(kind):
         return column
     fault = f"the column of type {kind} for {role} holds"
     fractions = f"{fault} fractions; ids are text or whole numbers"
-    if pa.types.is_floating(kind):
+    if is_floating(kind):
         # pandas turns whole numbers into 1.0 where another row has none, and that one
         # into NaN.
         column = column.cast(pa.float64())
@@ -55,14 +54,14 @@ def as_ids(column: pa.Array, role: str) -> pa.Array:
         if pc.any(pc.greater(pc.abs(column), 2**exact)).as_py():
             raise InputError(f"{fault} numbers above 2^{exact}, of which the last digits are lost")
         return column.cast(pa.int64())
-    if pa.types.is_decimal(kind):
+    if is_decimal(kind):
         # What databases call NUMBER. Its text has no exponent, and as many digits
         # behind the point as its type says.
         whole = pc.replace_substring_regex(column.cast(pa.string()), r"\.0*$", "")
         if matches(whole, r"\.").any():
             raise InputError(fractions)
         return whole
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+    if is_binary(kind) or is_large_binary(kind):
         try:
             return column.cast(pa.large_string())
         except pa.ArrowInvalid:
@@ -72,12 +71,13 @@ def as_ids(column: pa.Array, role: str) -> pa.Array:
 
 def is_given(ids: pa.Array) -> Bools:
     """bool [n]: whether a row has an id, neither null nor empty nor blanks alone."""
-    if pa.types.is_integer(ids.type):
+    if is_integer(ids.type):
         return np.asarray(pc.is_valid(ids))
-    given = np.asarray(pc.fill_null(pc.not_equal(ids, ""), False))
+    ids = pc.fill_null(ids, "")
+    given = np.asarray(pc.not_equal(ids, ""))
     # Few ids begin with a blank, and only those can be blanks alone.
     if matches(ids, r"^[\s\pZ]").any():
-        given = given & ~np.asarray(pc.fill_null(pc.utf8_is_space(ids), False))
+        given = given & ~np.asarray(pc.utf8_is_space(ids))
     return given
 
 
@@ -85,7 +85,7 @@ def look_alikes(ids: pa.Array) -> int:
     """How many of the distinct ids equal another one but for blanks around it, the
     Unicode form of its letters (é: one sign or two) or a ``.0`` behind a whole number.
     """
-    if pa.types.is_integer(ids.type):
+    if is_integer(ids.type):
         return 0
     seen = pc.utf8_normalize(pc.utf8_trim_whitespace(ids), form="NFC")
     seen = pc.replace_substring_regex(seen, r"^([0-9]+)\.0$", r"\1")
@@ -96,7 +96,7 @@ def words_for_nothing(ids: pa.Array) -> Ints:
     """Positions of the ids that are a word by which an export says that there is no
     value, such as NULL or NaN.
     """
-    if pa.types.is_integer(ids.type):
+    if is_integer(ids.type):
         return np.zeros(0, dtype=np.int64)
     return np.flatnonzero(matches(ids, r"^(?i:null|none|nan|n/a|na|<na>|undefined|\\n)$"))
 
@@ -150,13 +150,9 @@ class NumberEncoder:
         """Codes (int32 [n]: ranks among the sorted distinct ids) and the sorted
         distinct ids.
         """
-        bounds = [pc.min_max(column) for column in self._columns if len(column)]
-        lowest = min(bound["min"].as_py() for bound in bounds)
-        highest = max(bound["max"].as_py() for bound in bounds)
-        if (
-            highest - lowest > max(1 << 24, 4 * sum(map(len, self._columns)))
-            or highest > np.iinfo(np.int64).max
-        ):
+        ids = pa.chunked_array(self._columns)
+        lowest, highest = pc.min_max(ids).as_py().values()
+        if highest - lowest > max(1 << 24, 4 * len(ids)) or highest > np.iinfo(np.int64).max:
             text = TextEncoder()
             for column in self._columns:
                 text.add(column.cast(pa.string()))
@@ -167,7 +163,7 @@ class NumberEncoder:
         rank, distinct = _ranked(pa.array(np.flatnonzero(present) + lowest).cast(pa.large_string()))
         table = np.zeros(len(present), dtype=np.int32)
         table[present] = rank
-        codes = np.empty(sum(map(len, self._columns)), dtype=np.int32)
+        codes = np.empty(len(ids), dtype=np.int32)
         begin = 0
         for places in self._places(lowest):
             # Every place is within the table; "clip" only spares numpy a copy.
@@ -182,7 +178,7 @@ class NumberEncoder:
 
 def encoder_of(column: pa.Array) -> TextEncoder | NumberEncoder:
     """One for ids like these."""
-    return NumberEncoder() if pa.types.is_integer(column.type) else TextEncoder()
+    return NumberEncoder() if is_integer(column.type) else TextEncoder()
 
 
 def _ranked(distinct: pa.Array) -> tuple[Codes, pa.Array]:
@@ -192,4 +188,4 @@ def _ranked(distinct: pa.Array) -> tuple[Codes, pa.Array]:
     order = sorted_ids(distinct)
     rank = np.empty(len(order), dtype=np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
-    return rank, distinct.take(pa.array(order))
+    return rank, distinct.take(order)

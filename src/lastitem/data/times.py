@@ -12,9 +12,10 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow.types import is_date, is_decimal, is_floating, is_integer, is_null, is_timestamp
 
 from lastitem.arrays import Bools, Ints
-from lastitem.data.columns import matches
+from lastitem.data.columns import is_text, matches
 from lastitem.errors import InputError
 
 NANOSECONDS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
@@ -69,10 +70,10 @@ def detect_unit(column: pa.Array) -> str:
     plausible (the ranges of two units do not overlap), ``s`` if there is none; ``iso``
     for text, dates and timestamps.
     """
-    if not (_is_text(column.type) or _is_number(column.type)):
+    if not (is_text(column.type) or _is_number(column.type)):
         return "iso"
     column = column[:10_000]
-    if _is_text(column.type):
+    if is_text(column.type):
         column = pc.utf8_trim_whitespace(pc.drop_null(column))
         column = column.filter(pc.not_equal(column, ""))
         numeric = pc.match_substring_regex(column, f"({_DECIMAL})|({_SCIENTIFIC})")
@@ -80,12 +81,12 @@ def detect_unit(column: pa.Array) -> str:
             return "iso"
         column = column.filter(numeric)
     values = np.abs(np.asarray(pc.cast(column, pa.float64(), safe=False)))
-    seconds = {unit: values * (factor / NANOSECONDS["s"]) for unit, factor in NANOSECONDS.items()}
-    plausible = {
-        unit: int(((read >= EARLIEST_PLAUSIBLE) & (read < LATEST_PLAUSIBLE)).sum())
-        for unit, read in seconds.items()
-    }
-    return max(plausible, key=lambda unit: plausible[unit])
+
+    def plausible(unit: str) -> int:
+        seconds = values * (NANOSECONDS[unit] / NANOSECONDS["s"])
+        return ((seconds >= EARLIEST_PLAUSIBLE) & (seconds < LATEST_PLAUSIBLE)).sum()
+
+    return max(NANOSECONDS, key=plausible)
 
 
 def to_nanoseconds(column: pa.Array, unit: str) -> tuple[Ints, Bools]:
@@ -106,30 +107,27 @@ def to_nanoseconds(column: pa.Array, unit: str) -> tuple[Ints, Bools]:
     ------
     InputError if the column's type cannot be a time, or if a pattern cannot be used.
     """
-    if pa.types.is_date(column.type):
+    if is_date(column.type):
         column = column.cast(pa.timestamp("ms"))
-    if pa.types.is_timestamp(column.type):
-        values, read = _filled(column.cast(pa.int64()))
-        return _scaled(values, read, NANOSECONDS[column.type.unit])
-    if pa.types.is_integer(column.type) and unit in NANOSECONDS:
+    kind, factor = column.type, NANOSECONDS.get(unit)
+    if is_timestamp(kind):
+        return _scaled(column.cast(pa.int64()), NANOSECONDS[kind.unit])
+    if is_integer(kind) and factor:
         # What exceeds an int64 becomes negative and is as implausible as before.
-        values, read = _filled(column.cast(pa.int64(), safe=False))
-        return _scaled(values, read, NANOSECONDS[unit])
-    if column.type in (pa.float16(), pa.float32()):
+        return _scaled(column.cast(pa.int64(), safe=False), factor)
+    if kind in (pa.float16(), pa.float32()):
         raise InputError(
-            f"a time of type {column.type} holds today's seconds only to two minutes; write the"
-            " column as int64 or float64"
+            f"a time of type {kind} holds today's seconds only to two minutes; write the column as"
+            " int64 or float64"
         )
-    if (
-        pa.types.is_floating(column.type) or pa.types.is_decimal(column.type)
-    ) and unit in NANOSECONDS:
-        return _from_float(pc.cast(column, pa.float64()), NANOSECONDS[unit])
-    if not _is_text(column.type):
-        if not (_is_number(column.type) or pa.types.is_null(column.type)):
-            raise InputError(f"a column of type {column.type} cannot be a time")
-        column = pc.cast(column, pa.string())
-    if unit in NANOSECONDS:
-        return _from_numbers(column, NANOSECONDS[unit])
+    if _is_number(kind) and factor:
+        return _from_float(column.cast(pa.float64()), factor)
+    if not is_text(kind):
+        if not (_is_number(kind) or is_null(kind)):
+            raise InputError(f"a column of type {kind} cannot be a time")
+        column = column.cast(pa.string())
+    if factor:
+        return _from_numbers(column, factor)
     column = pc.utf8_trim_whitespace(column)
     if unit == "iso":
         return _from_iso(column)
@@ -140,25 +138,23 @@ def coarsest_unit(blocks: Sequence[Ints]) -> str:
     """The coarsest of ``s``, ``ms``, ``us``, ``ns`` in which all times (nanoseconds, in
     blocks) are whole numbers.
     """
-    for unit, factor in NANOSECONDS.items():
-        if not any((block % factor).any() for block in blocks):
-            return unit
-    return "ns"
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return next(
+        unit
+        for unit, factor in NANOSECONDS.items()
+        if not any((block % factor).any() for block in blocks)
+    )
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    return is_integer(kind) or is_floating(kind) or is_decimal(kind)
 
 
 def _filled(column: pa.Array) -> tuple[Ints, Bools]:
     return np.asarray(pc.fill_null(column, 0)), np.asarray(pc.is_valid(column))
 
 
-def _scaled(values: Ints, read: Bools, factor: int) -> tuple[Ints, Bools]:
+def _scaled(column: pa.Array, factor: int) -> tuple[Ints, Bools]:
+    values, read = _filled(column)
     # What would not fit is centuries off; it is cut to the end of the range, where it
     # is still implausible.
     limit = np.iinfo(np.int64).max // factor
@@ -178,33 +174,24 @@ def _from_float(column: pa.Array, factor: int) -> tuple[Ints, Bools]:
 
 def _from_numbers(column: pa.Array, factor: int) -> tuple[Ints, Bools]:
     try:
-        values, read = _filled(pc.cast(column, pa.int64()))
-        return _scaled(values, read, factor)
+        return _scaled(column.cast(pa.int64()), factor)
     except pa.ArrowInvalid:
         pass
     column = pc.utf8_trim_whitespace(column)
     decimal, scientific = matches(column, _DECIMAL), matches(column, _SCIENTIFIC)
     nanoseconds = np.zeros(len(column), dtype=np.int64)
     if decimal.any():
-        parts = pc.extract_regex(
-            column.filter(pa.array(decimal)),
-            r"^(?P<sign>[+-]?)(?P<whole>[0-9]+)\.?(?P<rest>[0-9]*)$",
-        )
+        parts = r"^(?P<sign>[+-]?)(?P<whole>[0-9]+)\.?(?P<rest>[0-9]*)$"
+        sign, whole, rest = pc.extract_regex(column.filter(decimal), parts).flatten()
         # 19 digits may exceed an int64, but then they exceed every plausible time, too.
-        whole = np.minimum(
-            pc.struct_field(parts, "whole").cast(pa.uint64()).to_numpy(),
-            np.uint64(np.iinfo(np.int64).max),
-        )
-        digits = pc.utf8_rpad(
-            pc.utf8_slice_codeunits(pc.fill_null(pc.struct_field(parts, "rest"), ""), 0, 9), 9, "0"
-        )
+        whole = np.minimum(whole.cast(pa.uint64()), np.uint64(np.iinfo(np.int64).max))
+        digits = pc.utf8_rpad(pc.utf8_slice_codeunits(rest, 0, 9), 9, "0")
         rest = digits.cast(pa.int64()).to_numpy() * factor // NANOSECONDS["s"]
-        sign = np.where(pc.equal(pc.struct_field(parts, "sign"), "-"), -1, 1)
-        nanoseconds[decimal] = sign * (_scaled(whole.astype(np.int64), decimal, factor)[0] + rest)
+        sign = np.where(pc.equal(sign, "-"), -1, 1)
+        nanoseconds[decimal] = sign * (_scaled(pa.array(whole.astype(np.int64)), factor)[0] + rest)
     if scientific.any():
-        nanoseconds[scientific] = _from_float(
-            pc.cast(column.filter(pa.array(scientific)), pa.float64()), factor
-        )[0]
+        numbers = column.filter(scientific).cast(pa.float64())
+        nanoseconds[scientific], _ = _from_float(numbers, factor)
     return nanoseconds, decimal | scientific
 
 
@@ -215,7 +202,7 @@ def _from_iso(column: pa.Array) -> tuple[Ints, Bools]:
     read = np.zeros(len(column), dtype=bool)
     for mask, kind in ((shaped & ~zoned, pa.timestamp("ns")), (zoned, pa.timestamp("ns", "UTC"))):
         if mask.any():
-            texts = column.filter(pa.array(mask))
+            texts = column.filter(mask)
             if kind.tz:
                 texts = pc.replace_substring_regex(texts, _ZONE, r"\1\2")
                 texts = pc.replace_substring(texts, "UTC", "Z")
@@ -232,7 +219,7 @@ def _from_pattern(column: pa.Array, pattern: str) -> tuple[Ints, Bools]:
     encoded = pc.fill_null(column, "").dictionary_encode()
     # pandas by itself would also read "now", a second 60, and zones of other names.
     shaped = matches(encoded.dictionary, f"^{shape}$")
-    texts = encoded.dictionary.filter(pa.array(shaped))
+    texts = encoded.dictionary.filter(shaped)
     if "z" in letters:
         # pandas wants minutes behind the hours of a zone.
         before, _, behind = shape.partition(f"(?:{_DIRECTIVES['z']})")

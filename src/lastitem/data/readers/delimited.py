@@ -47,7 +47,7 @@ def read_delimited(log: RawLog) -> Iterator[Rows]:
     )
 
     def written(value: str) -> str:
-        return shown(value.replace(UNIT_SEPARATOR, replaced) if replaced else value)
+        return shown(value.replace(UNIT_SEPARATOR, replaced or UNIT_SEPARATOR))
 
     skipped = _Skipped(followed, written, log.bad)
     pieces = _open(
@@ -89,11 +89,11 @@ def _open(
     """Parse text of ``width`` columns; those at ``positions`` are kept, as text under
     their position. ``skip`` is told of rows with another number of fields.
     """
-    kept = [str(position) for position in sorted(set(positions.values()))]
+    kept = {str(position): pa.string() for position in positions.values()}
     return pyarrow.csv.open_csv(
         text,
         read_options=pyarrow.csv.ReadOptions(
-            column_names=[str(position) for position in range(width)],
+            column_names=[*map(str, range(width))],
             use_threads=False,
             block_size=transcoding.BLOCK,
         ),
@@ -106,9 +106,7 @@ def _open(
             invalid_row_handler=skip,
         ),
         convert_options=pyarrow.csv.ConvertOptions(
-            include_columns=kept,
-            column_types=dict.fromkeys(kept, pa.string()),
-            strings_can_be_null=False,
+            include_columns=[*kept], column_types=kept, strings_can_be_null=False
         ),
     )
 
@@ -144,7 +142,7 @@ class _Skipped:
 
 
 def _usable(
-    columns: Mapping[str, pa.Array],
+    columns: dict[str, pa.Array],
     lines: Ints,
     reasons: Mapping[str, str],
     bad: BadRows,
@@ -161,15 +159,12 @@ def _usable(
     for pattern, reason in reasons.items():
         for role, column in columns.items():
             found = matches(column, pattern) & ~drop
-            texts = column.filter(pa.array(found)).to_pylist()
-            bad.add(
-                reason.format(role=role), lines[found].tolist(), [shown(text) for text in texts]
-            )
+            texts = [*map(shown, column.filter(found).to_pylist())]
+            bad.add(reason.format(role=role), lines[found].tolist(), texts)
             drop |= found
     if not drop.any():
-        return Rows(dict(columns), lines)
-    keep = pa.array(~drop)
-    return Rows({role: column.filter(keep) for role, column in columns.items()}, lines[~drop])
+        return Rows(columns, lines)
+    return Rows({role: column.filter(~drop) for role, column in columns.items()}, lines[~drop])
 
 
 def _add_what_is_not_blank(log: RawLog, lines: Ints) -> None:
@@ -180,8 +175,7 @@ def _add_what_is_not_blank(log: RawLog, lines: Ints) -> None:
     with unpacked(log.path, log.form.get("member")) as (_, stream):
         numbered = enumerate(as_text(stream, log.encoding), 1)
         for wanted in lines.tolist():
-            line = next(line for number, line in numbered if number == wanted).strip()
-            if line:
+            if line := next(line for number, line in numbered if number == wanted).strip():
                 found.append(wanted)
                 texts += [shown(line.decode())] if len(texts) < QUOTED_EXAMPLES else []
     log.bad.add("no user, item and time", found, texts)
@@ -213,7 +207,12 @@ def _columns(
     if header:
         for candidate, names in splits.items():
             if all(column in names for column in columns.values()):
-                _check_distinct(names, columns)
+                for role, column in columns.items():
+                    if names.count(column) > 1:
+                        raise InputError(
+                            f"the column {column!r} for {role} occurs more than once in the header;"
+                            " rename all but one"
+                        )
                 return names, candidate
     most, names = max(splits.items(), key=lambda split: len(split[1]))
     there = names if header else range(len(names))
@@ -230,12 +229,3 @@ def _columns(
         else ""
     )
     raise InputError(f"{wanted}, with the separator {most!r}: {shown(', '.join(names[:40]))}{hint}")
-
-
-def _check_distinct(names: list[str], columns: Mapping[str, str]) -> None:
-    for role, column in columns.items():
-        if names.count(column) > 1:
-            raise InputError(
-                f"the column {column!r} for {role} occurs more than once in the header;"
-                " rename all but one"
-            )

@@ -30,9 +30,8 @@ def read_json_lines(log: RawLog) -> Iterator[Rows]:
 def read_python_literals(log: RawLog) -> Iterator[Rows]:
     """See :func:`lastitem.data.readers.reading.read_rows`."""
     parse = partial(parse_python_record, wanted=frozenset(log.columns.values()))
-    with warnings.catch_warnings():
-        # Free text full of backslashes is no reason to warn of invalid escapes.
-        warnings.simplefilter("ignore")
+    # Free text full of backslashes is no reason to warn of invalid escapes.
+    with warnings.catch_warnings(action="ignore"):
         yield from _read(log, parse, "not a dictionary of Python literals")
 
 
@@ -42,8 +41,7 @@ def _read(log: RawLog, parse: Callable[[str], Any], fault: str) -> Iterator[Rows
     found_keys: set[str] = set()
     unseen = set(columns.values())
     while chunk := list(islice(file_lines, _LINES)):
-        lines: list[int] = []
-        values: dict[str, list[Any]] = {role: [] for role in columns}
+        rows: dict[int, list[str | None]] = {}
         for number, line in chunk:
             text = line.decode().strip()
             if not text:
@@ -63,34 +61,32 @@ def _read(log: RawLog, parse: Callable[[str], Any], fault: str) -> Iterator[Rows
                 if unseen:
                     unseen -= record.keys()
                     found_keys |= record.keys()
-                lines.append(number)
-                for column, value in zip(values.values(), row, strict=True):
-                    column.append(value)
+                rows[number] = row
                 continue
             log.bad.add(cause, [number], [shown(text)])
-        if lines and unseen:
+        if rows and unseen:
             role = next(role for role, column in columns.items() if column in unseen)
-            last = chunk[-1][0]
-            none = (
-                f"none of the first {last:,} lines has" if len(chunk) == _LINES else "no record has"
-            )
+            none = "no record has"
+            if len(chunk) == _LINES:
+                none = f"none of the first {chunk[-1][0]:,} lines has"
             found = ", ".join(sorted(found_keys)[:40])
             raise InputError(f"{none} {columns[role]!r} for {role}; found: {found}")
-        yield Rows(
-            {role: pa.array(value, pa.string()) for role, value in values.items()},
-            np.array(lines, dtype=np.int64),
-        )
+        values = {
+            role: pa.array([row[place] for row in rows.values()], pa.string())
+            for place, role in enumerate(columns)
+        }
+        yield Rows(values, np.array([*rows], dtype=np.int64))
 
 
 def _text_of(value: Any) -> str | None:
     if value is None:
         return None
-    if isinstance(value, str):
-        # Half of a surrogate pair is no character and cannot be stored.
-        if not value.isascii() and re.search(f"[\ud800-\udfff]|{UNREADABLE}", value):
-            raise UnicodeError
-        return value
-    raise TypeError
+    if not isinstance(value, str):
+        raise TypeError
+    # Half of a surrogate pair is no character and cannot be stored.
+    if not value.isascii() and re.search(f"[\ud800-\udfff]|{UNREADABLE}", value):
+        raise UnicodeError
+    return value
 
 
 _STRING = r"""[uU]?(?:'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*")"""

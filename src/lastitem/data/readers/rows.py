@@ -3,6 +3,7 @@ is known of the unusable ones.
 """
 
 import io
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,26 +22,23 @@ class BadRows:
     them.
     """
 
-    counts: dict[str, int] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
     examples: list[tuple[int, str, str]] = field(default_factory=list)
 
-    def add(
-        self, cause: str, lines: Sequence[int], texts: Sequence[str], count: int | None = None
-    ) -> None:
+    def add(self, cause: str, lines: Sequence[int], texts: Sequence[str], count: int = 0) -> None:
         """Count rows (as many as there are ``lines``, unless ``count`` says otherwise)
         and keep the first ones.
         """
-        if len(lines):
-            count = len(lines) if count is None else count
-            self.counts[cause] = self.counts.get(cause, 0) + count
+        if lines:
+            self.counts[cause] += count or len(lines)
             first = zip(lines[:QUOTED_EXAMPLES], texts, strict=False)
-            self.examples += [(int(line), cause, text[:200]) for line, text in first]
+            self.examples += [(line, cause, text[:200]) for line, text in first]
             self.examples = sorted(self.examples)[:QUOTED_EXAMPLES]
 
     @property
     def total(self) -> int:
         """Number of unusable rows."""
-        return sum(self.counts.values())
+        return self.counts.total()
 
 
 @dataclass

@@ -29,6 +29,7 @@ class Transcoded(io.RawIOBase):
 
     def __init__(self, source: IO[bytes], encoding: str, separator: str = "") -> None:
         self._source, self._separator = source, separator.encode()
+        self._beginnings = tuple(self._separator[:end] for end in range(1, len(self._separator)))
         self._decoder = codecs.getincrementaldecoder(encoding)(_MARK_UNREADABLE)
         self._waiting = b""
         self._begun = self._ended = False
@@ -51,10 +52,10 @@ class Transcoded(io.RawIOBase):
         if self._separator:
             # A block may end within a separator: then the separator's beginning waits
             # for its rest.
-            while not self._ended and self._begins_separator(block):
+            while not self._ended and self._replaced(block).endswith(self._beginnings):
                 block += self._read(1)
             block = self._replaced(block)
-        self.has_unreadable = self.has_unreadable or _UNREADABLE_START in block
+        self.has_unreadable |= _UNREADABLE_START in block
         self._waiting = block
 
     def _read(self, size: int) -> bytes:
@@ -68,10 +69,6 @@ class Transcoded(io.RawIOBase):
 
     def _replaced(self, block: bytes) -> bytes:
         return block.replace(self._separator, UNIT_SEPARATOR.encode())
-
-    def _begins_separator(self, block: bytes) -> bool:
-        beginnings = [self._separator[:length] for length in range(1, len(self._separator))]
-        return self._replaced(block).endswith(tuple(beginnings))
 
 
 def as_text(source: IO[bytes], encoding: str, separator: str = "") -> io.BufferedReader[Transcoded]:
