@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from lastitem.arguments import add_files
 from lastitem.data.core import TIE_ORDERS, core_filter, describe, statistics, write_core
 from lastitem.data.interactions import raw_counts, read_interactions
 from lastitem.errors import InputError, run
@@ -16,16 +17,16 @@ from lastitem.files import read_json, write_json
 def main(argv: Sequence[str] | None = None) -> None:
     """Parse arguments, read, filter, write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    for name, text in (
-        ("dataset", "name for messages and tables"),
-        ("log", "the raw log as it was downloaded"),
-        ("provenance", "JSON written by download.py; names the source"),
-        ("interactions", "output: user, item, timestamp (Parquet)"),
-        ("users", "output: user code → original id (Parquet)"),
-        ("items", "output: item code → original id (Parquet)"),
-        ("statistics", "output: counts and the row of Table 1 (JSON)"),
-    ):
-        parser.add_argument(f"--{name}", required=True, help=text)
+    add_files(
+        parser,
+        dataset="name for messages and tables",
+        log="the raw log as it was downloaded",
+        provenance="JSON written by download.py; names the source",
+        interactions="output: user, item, timestamp (Parquet)",
+        users="output: user code → original id (Parquet)",
+        items="output: item code → original id (Parquet)",
+        statistics="output: counts and the row of Table 1 (JSON)",
+    )
     parser.add_argument(
         "--sources",
         required=True,
@@ -50,13 +51,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     try:
         log = read_interactions(arguments.log, arguments.sources[source]["form"])
     except InputError as error:
-        form = f"registry.{arguments.dataset}.sources.{source}.form"
-        remedy = (
-            f"How the file is read stands in the config under registry.{arguments.dataset} (under"
-            f" {form}, where it lists sources); if it is not the log at all, delete"
-            f" {Path(arguments.log).parent}"
-        )
-        raise InputError(f"{where}: {error}\n{remedy}") from None
+        registry = f"registry.{arguments.dataset}"
+        raise InputError(
+            f"{where}: {error}\nHow the file is read stands in the config under {registry} (under"
+            f" {registry}.sources.{source}.form, where it lists sources); if it is not the log at"
+            f" all, delete {Path(arguments.log).parent}"
+        ) from None
     try:
         core = core_filter(
             log, minimum_events=arguments.minimum_events, ties=arguments.ties, seed=arguments.seed

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from lastitem.arguments import add_files
 from lastitem.data.core import offsets_of
 from lastitem.data.splits import (
     SPLITS,
@@ -71,14 +72,14 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    for name, text in (
-        ("interactions", "Parquet written by core_filter.py"),
-        ("train", "output (Parquet)"),
-        ("validation", "output (Parquet)"),
-        ("test", "output (Parquet)"),
-        ("counts", "output: thresholds and counts (JSON)"),
-    ):
-        parser.add_argument(f"--{name}", required=True, help=text)
+    add_files(
+        parser,
+        interactions="Parquet written by core_filter.py",
+        train="output (Parquet)",
+        validation="output (Parquet)",
+        test="output (Parquet)",
+        counts="output: thresholds and counts (JSON)",
+    )
     parser.add_argument(
         "--kind",
         required=True,

@@ -16,6 +16,8 @@ from lastitem.errors import InputError
 from lastitem.files import write_parquet
 from lastitem.randomness import STREAM_TIES, hash_keys
 
+#: User, item and time of each event.
+Events = list[NDArray[Any]]
 #: Order of a user's events with equal time → what decides there.
 TIE_ORDERS = {
     "file": "the order of the file decides",
@@ -86,7 +88,7 @@ def core_filter(
     """
     if ties not in TIE_ORDERS:
         raise InputError(f"ties: {ties!r} is not known; allowed: {', '.join(TIE_ORDERS)}")
-    events: list[NDArray[Any]] = [*_sorted_sequences(log, ties, seed)]  # user, item, time
+    events = _sorted_sequences(log, ties, seed)
     counts = [
         _occurrences(code, len(ids))
         for code, ids in zip(events, (log.user_ids, log.item_ids), strict=False)
@@ -105,23 +107,16 @@ def core_filter(
         rare = (counts[kind] < minimum_events) & (counts[kind] > 0)
         return keep(~rare[events[kind]]) if rare.any() else 0
 
-    rounds = [
-        {
-            "repeats": keep(_is_not_repeat(*events[:2])),
-            "events_of_rare_users": 0,
-            "events_of_rare_items": 0,
-        }
-    ]
-    while True:
-        removed = {
-            "events_of_rare_users": keep_frequent(0),
-            "events_of_rare_items": keep_frequent(1),
-        }
-        # Two events of a user become neighbours only where one between them went.
-        removed["repeats"] = keep(_is_not_repeat(*events[:2])) if any(removed.values()) else 0
-        if not any(removed.values()):
-            break
-        rounds.append(removed)
+    def drop_repeats() -> dict[str, int]:
+        return {"repeats": keep(_is_not_repeat(*events[:2]))}
+
+    def drop_rare() -> dict[str, int]:
+        return {"events_of_rare_users": keep_frequent(0), "events_of_rare_items": keep_frequent(1)}
+
+    rounds = [drop_repeats() | {"events_of_rare_users": 0, "events_of_rare_items": 0}]
+    # Two events of a user become neighbours only where one between them went.
+    while any((removed := drop_rare()).values()):
+        rounds.append(removed | drop_repeats())
     if not len(events[0]):
         raise InputError(
             f"the {minimum_events}-core is empty: of {len(log.user_ids):,} users and"
@@ -129,26 +124,19 @@ def core_filter(
             f" least {minimum_events} events each, where the same item several times in a row"
             f" counts once ({rounds[0]['repeats']:,} repeats); lower p_core or use a larger log"
         )
-    user, item, time = events
-    return _encoded(log, user, item, time, rounds)
+    return _encoded(log, events, rounds)
 
 
-def _encoded(
-    log: Interactions,
-    user: Codes,
-    item: Codes,
-    time: Ints,
-    rounds: list[dict[str, int]],
-) -> Core:
+def _encoded(log: Interactions, events: Events, rounds: list[dict[str, int]]) -> Core:
     """The events of a log that are left, with codes of their own."""
+    user, item, time = events
     users = _renumber(user, len(log.user_ids), first=0)
     items = _renumber(item, len(log.item_ids), first=1)
     tied = np.zeros(len(user), dtype=bool)
     tied[1:] = (user[1:] == user[:-1]) & (time[1:] == time[:-1])
     if log.unit != "s":
         time = time // (NANOSECONDS["s"] // NANOSECONDS[log.unit])
-    user_ids, item_ids = log.user_ids.take(pa.array(users)), log.item_ids.take(pa.array(items))
-    return Core(user, item, time, tied, user_ids, item_ids, rounds)
+    return Core(user, item, time, tied, log.user_ids.take(users), log.item_ids.take(items), rounds)
 
 
 def statistics(core: Core) -> dict[str, float]:
@@ -162,8 +150,7 @@ def statistics(core: Core) -> dict[str, float]:
     equal time; tied_targets_percent: share of users whose last event has the same time
     as the one before it.
     """
-    same_user = core.user[1:] == core.user[:-1]
-    last = np.append(~same_user, True)
+    last = np.append(core.user[1:] != core.user[:-1], True)
     users, items, events = len(core.user_ids), len(core.item_ids), len(core.user)
     return {
         "users": users,
@@ -172,7 +159,7 @@ def statistics(core: Core) -> dict[str, float]:
         "avg_length": events / users,
         "density_percent": 100.0 * events / (users * items),
         "days": int((core.timestamp.max() - core.timestamp.min()) // SECONDS_PER_DAY),
-        "tied_transitions_percent": 100.0 * float(core.tied.sum()) / max(1, int(same_user.sum())),
+        "tied_transitions_percent": 100.0 * float(core.tied.sum()) / max(1, events - users),
         "tied_targets_percent": 100.0 * float(core.tied[last].sum()) / users,
     }
 
@@ -208,20 +195,19 @@ def describe(counts: Mapping[str, Any]) -> str:
             f" {core['items']:,} items over {core['days']:,} days"
         ),
     ]
-    for kind, count in raw["look_alikes"].items():
-        if count:
-            lines.append(
-                f"warning: {count:,} {kind} have an id that another one equals but for blanks"
-                " around it, the form of its letters (é as one sign or two) or a .0 behind a"
-                " number; they count as different ones"
-            )
-    for kind, found in raw["words_for_nothing"].items():
-        for word, events in found.items():
-            lines.append(
-                f"warning: {events:,} interactions have {word!r} for an id and are taken for those"
-                f" of one of the {kind}; if the word says that there is none, drop these rows from"
-                " the log"
-            )
+    lines += [
+        f"warning: {count:,} {kind} have an id that another one equals but for blanks around it,"
+        " the form of its letters (é as one sign or two) or a .0 behind a number; they count as"
+        " different ones"
+        for kind, count in raw["look_alikes"].items()
+        if count
+    ]
+    lines += [
+        f"warning: {events:,} interactions have {word!r} for an id and are taken for those of one"
+        f" of the {kind}; if the word says that there is none, drop these rows from the log"
+        for kind, found in raw["words_for_nothing"].items()
+        for word, events in found.items()
+    ]
     transitions, last_events = core["tied_transitions_percent"], core["tied_targets_percent"]
     if max(transitions, last_events) > UNUSUAL_TIES_PERCENT:
         ties = counts["ties"]
@@ -246,24 +232,27 @@ def write_core(core: Core, interactions: str | Path, users: str | Path, items: s
     write_parquet(items, pa.table({"item": item + 1, "item_id": core.item_ids}))
 
 
-def _sorted_sequences(log: Interactions, ties: str, seed: int) -> tuple[Codes, Codes, Ints]:
+def _sorted_sequences(log: Interactions, ties: str, seed: int) -> Events:
     """User, item and time of the events (new arrays), sorted by user, then time, then
     as ``ties`` says.
     """
-    user, item, time = log.user, log.item, log.time
-    if ties != "file":
-        order = np.argsort(item, kind="stable")
-        user, item, time = user[order], item[order], time[order]
-    user, item, time = _sorted_by_user_and_time(user, item, time)
-    if ties == "random":
-        first = offsets_of(user)
-        key = hash_keys(STREAM_TIES, seed, user, np.arange(len(user)) - first[user])
+    events: Events = [log.user, log.item, log.time]
+    if ties == "file":
+        return _sorted_by_user_and_time(*events)
+
+    def sorted_by(key: NDArray[Any]) -> Events:
         order = np.argsort(key, kind="stable")
-        user, item, time = _sorted_by_user_and_time(user[order], item[order], time[order])
-    return user, item, time
+        return _sorted_by_user_and_time(*(column[order] for column in events))
+
+    events = sorted_by(log.item)
+    if ties == "random":
+        user = events[0]
+        place = np.arange(len(user)) - offsets_of(user)[user]
+        events = sorted_by(hash_keys(STREAM_TIES, seed, user, place))
+    return events
 
 
-def _sorted_by_user_and_time(user: Codes, item: Codes, time: Ints) -> tuple[Codes, Codes, Ints]:
+def _sorted_by_user_and_time(user: Codes, item: Codes, time: Ints) -> Events:
     """Sort events by user, then time; equal ones stay in their order.
 
     numpy sorts values many times faster than it finds a stable order, so user, time and
@@ -299,7 +288,7 @@ def _sorted_by_user_and_time(user: Codes, item: Codes, time: Ints) -> tuple[Code
             sorted_time[block] = (
                 packed[block] >> time_shift & np.uint64((1 << time_bits) - 1)
             ).view(np.int64) + earliest
-    return sorted_user, sorted_item, sorted_time
+    return [sorted_user, sorted_item, sorted_time]
 
 
 def _sort_by_lost_bits(packed: NDArray[np.uint64], time: Ints, time_shift: np.uint64) -> None:
@@ -308,11 +297,10 @@ def _sort_by_lost_bits(packed: NDArray[np.uint64], time: Ints, time_shift: np.ui
     """
     in_run = np.zeros(len(packed) + 1, dtype=bool)
     for block in _blocks(len(packed) - 1):
-        equal = (
-            packed[block] >> time_shift == packed[block.start + 1 : block.stop + 1] >> time_shift
-        )
+        following = slice(block.start + 1, block.stop + 1)
+        equal = packed[block] >> time_shift == packed[following] >> time_shift
         in_run[block] |= equal
-        in_run[block.start + 1 : block.stop + 1] |= equal
+        in_run[following] |= equal
     places = np.flatnonzero(in_run)
     events = packed[places]
     position = events & np.uint64((1 << int(time_shift)) - 1)

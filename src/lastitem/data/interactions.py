@@ -96,7 +96,6 @@ def read_interactions(path: str | Path, form: Mapping[str, Any]) -> Interactions
     time_format = form.get("time")
     times: list[Ints] = []
     elapsed: list[Ints] = []
-    total = 0
     size = os.path.getsize(path) if os.path.isfile(path) else None
     # While two threads number the ids of some rows, this one reads and checks the next.
     with (
@@ -106,7 +105,6 @@ def read_interactions(path: str | Path, form: Mapping[str, Any]) -> Interactions
         numbering: Iterator[None] = iter(())
         for rows in read_rows(path, form, bad):
             progress.reach(rows.done)
-            total += len(rows.lines)
             try:
                 if time_format is None and len(rows.lines):
                     time_format = detect_unit(rows.columns["timestamp"])
@@ -116,7 +114,8 @@ def read_interactions(path: str | Path, form: Mapping[str, Any]) -> Interactions
             except InputError as error:
                 raise InputError(f"{path}: {error}") from None
             times.append(nanoseconds)
-            elapsed.append(since_start)
+            if "elapsed" in form["columns"]:
+                elapsed.append(since_start)
             list(numbering)  # wait
             if not encoders:
                 encoders = {role: encoder_of(column) for role, column in columns.items()}
@@ -125,38 +124,24 @@ def read_interactions(path: str | Path, form: Mapping[str, Any]) -> Interactions
             )
         list(numbering)
     time_format = time_format or "s"
-    # Rows that a reader could not take apart are not among those that it handed on.
-    total += bad.total - sum(bad.counts.get(cause, 0) for cause in _FOUND_IN_ROWS)
     tolerated = form.get("maximum_bad_share", MAXIMUM_BAD_SHARE)
-    _check_bad_rows(str(path), bad, total, tolerated, time_format)
+    _check_bad_rows(path, bad, sum(map(len, times)), tolerated, time_format)
     user, user_ids = encoders["user"].finish()
     item, item_ids = encoders["item"].finish()
     if "elapsed" in form["columns"]:
-        times = [_from_start(str(path), user, len(user_ids), times, elapsed)]
+        # The earliest time of each event's user, plus its elapsed time.
+        start = np.full(len(user_ids), np.iinfo(np.int64).max)
+        np.minimum.at(start, user, np.concatenate(times))
+        times = [start[user] + np.concatenate(elapsed)]
+        if beyond := np.count_nonzero(~is_plausible(times[0])):
+            raise InputError(
+                f"{path}: with `elapsed` added, {beyond:,} times are outside 1990 to 2034"
+            )
     unit = coarsest_unit(times)
-    time = np.empty(len(user), dtype=np.int64)
-    begin = 0
     for block in times:
-        np.floor_divide(block, NANOSECONDS[unit], out=time[begin : begin + len(block)])
-        begin += len(block)
+        block //= NANOSECONDS[unit]
+    time = np.concatenate(times)
     return Interactions(user, item, time, unit, user_ids, item_ids, time_format, bad.counts)
-
-
-def _from_start(
-    name: str,
-    user: Codes,
-    users: int,
-    times: list[Ints],
-    elapsed: list[Ints],
-) -> Ints:
-    """The earliest time of each event's user, plus its elapsed time; nanoseconds."""
-    start = np.full(users, np.iinfo(np.int64).max)
-    np.minimum.at(start, user, np.concatenate(times))
-    time = start[user] + np.concatenate(elapsed)
-    beyond = int(np.count_nonzero(~is_plausible(time)))
-    if beyond:
-        raise InputError(f"{name}: with `elapsed` added, {beyond:,} times are outside 1990 to 2034")
-    return time
 
 
 def raw_counts(log: Interactions) -> dict[str, Any]:
@@ -187,36 +172,27 @@ def _events_of_nothing(ids: pa.Array, codes: Codes) -> dict[str, int]:
     }
 
 
-_FOUND_IN_ROWS = (
-    "empty user or item",
-    "time cannot be read",
-    "elapsed time cannot be read",
-    "time outside 1990 to 2034",
-    "elapsed time negative or above 45 years",
-)
-
-
 def _usable_rows(
     rows: Rows, time_format: str, elapsed_unit: str, bad: BadRows
 ) -> tuple[dict[str, pa.Array], Ints, Ints]:
     """The ids of the rows that have a user, an item and a plausible time; their times
-    and, if asked for, elapsed times in nanoseconds.
+    and elapsed times (0 if not asked for) in nanoseconds.
     """
     ids = {role: as_ids(rows.columns[role], role) for role in ("user", "item")}
-    missing = ~(is_given(ids["user"]) & is_given(ids["item"]))
     nanoseconds, read = to_nanoseconds(rows.columns["timestamp"], time_format)
-    since_start, elapsed_read = np.zeros(0, dtype=np.int64), np.ones(len(rows.lines), dtype=bool)
-    beyond = np.zeros(len(rows.lines), dtype=bool)
+    since_start, elapsed_read = np.zeros_like(nanoseconds), np.ones_like(read)
     if "elapsed" in rows.columns:
         since_start, elapsed_read = to_nanoseconds(rows.columns["elapsed"], elapsed_unit)
-        beyond = (since_start < 0) | (since_start > 45 * 366 * SECONDS_PER_DAY * NANOSECONDS["s"])
-    wrong = np.zeros(len(rows.lines), dtype=bool)
-    for cause, found in zip(
-        _FOUND_IN_ROWS,
-        (missing, ~read, ~elapsed_read, ~is_plausible(nanoseconds), beyond),
-        strict=True,
-    ):
-        found &= ~wrong
+    usable = np.ones_like(read)
+    for cause, good in {
+        "empty user or item": is_given(ids["user"]) & is_given(ids["item"]),
+        "time cannot be read": read,
+        "elapsed time cannot be read": elapsed_read,
+        "time outside 1990 to 2034": is_plausible(nanoseconds),
+        "elapsed time negative or above 45 years": (since_start >= 0)
+        & (since_start <= 45 * 366 * SECONDS_PER_DAY * NANOSECONDS["s"]),
+    }.items():
+        found = usable & ~good
         if found.any():
             first = np.flatnonzero(found)[:QUOTED_EXAMPLES].tolist()
             texts = [
@@ -226,20 +202,22 @@ def _usable_rows(
                 for row in first
             ]
             bad.add(cause, [rows.lines[row] for row in first], texts, count=int(found.sum()))
-            wrong |= found
-    if not wrong.any():
+            usable &= good
+    if usable.all():
         return ids, nanoseconds, since_start
-    usable = ~wrong
-    kept = {role: column.filter(pa.array(usable)) for role, column in ids.items()}
-    return kept, nanoseconds[usable], since_start[usable] if len(since_start) else since_start
+    kept = {role: column.filter(usable) for role, column in ids.items()}
+    return kept, nanoseconds[usable], since_start[usable]
 
 
-def _check_bad_rows(name: str, bad: BadRows, rows: int, tolerated: float, time_format: str) -> None:
+def _check_bad_rows(
+    path: str | Path, bad: BadRows, usable: int, tolerated: float, time_format: str
+) -> None:
+    rows = usable + bad.total
     if not rows:
-        raise InputError(f"{name}: holds no rows")
+        raise InputError(f"{path}: holds no rows")
     # A quotient, unlike a product, is exactly the limit where it should be: 0.29 * 100
     # < 29.
-    if bad.total / rows <= tolerated and bad.total < rows:
+    if bad.total / rows <= tolerated and usable:
         return
     causes = "; ".join(f"{cause}: {count:,}" for cause, count in bad.counts.items())
     remedies = []
@@ -253,7 +231,7 @@ def _check_bad_rows(name: str, bad: BadRows, rows: int, tolerated: float, time_f
     remedies.append("check `columns`, `separator`, `header`, `quotes` and `format`")
     quoted = "".join(f"\n  line {line}: {cause}: {text}" for line, cause, text in bad.examples)
     raise InputError(
-        f"{name}: {bad.total:,} of {rows:,} rows cannot be used ({causes}); at most {tolerated:.3g}"
+        f"{path}: {bad.total:,} of {rows:,} rows cannot be used ({causes}); at most {tolerated:.3g}"
         f" of them may be (`maximum_bad_share`). Remedies: {'; '.join(remedies)}. The first"
         f" ones:{quoted}"
     )

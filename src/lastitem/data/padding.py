@@ -85,7 +85,6 @@ def tiles(sequences: Sequences, maximum_length: int, work: str) -> Iterator[Tile
             rows = max(FEWEST_ROWS, min(TILE_ROWS, TILE_POSITIONS // columns))
             for begin in range(0, len(cases), rows):
                 index = cases[begin : begin + rows]
-                yield Tile(
-                    np.append(index, np.repeat(index[-1], rows - len(index))), len(index), columns
-                )
+                filled = np.pad(index, (0, rows - len(index)), mode="edge")
+                yield Tile(filled, len(index), columns)
                 progress.update(len(index))

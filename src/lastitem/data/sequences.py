@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from lastitem.arrays import Bools, Codes, Ints
-from lastitem.data.splits import draw_users
+from lastitem.data.splits import consecutive, draw_users
 from lastitem.errors import InputError
 from lastitem.files import read_parquet
 
@@ -50,9 +50,7 @@ class Sequences:
     @property
     def flattened(self) -> Codes:
         """int32 [Σ length]: the items of all sequences, one after another."""
-        length = self.length
-        within = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
-        return self.items[np.repeat(self.start, length) + within]
+        return self.items[consecutive(self.start, self.length)]
 
     def select(self, index: Ints) -> Self:
         """The sequences at ``index``, in that order."""
@@ -65,8 +63,8 @@ class Sequences:
         """
         counts = np.maximum(self.length - 1, 0)
         row = np.repeat(np.arange(len(self)), counts)
-        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        return Sequences(self.items, self.start[row], self.start[row] + 2 + within, self.user[row])
+        end = consecutive(self.start + 2, counts)
+        return Sequences(self.items, self.start[row], end, self.user[row])
 
     @cached_property
     def _prefixes_by_target(self) -> tuple[Codes, Sequences, Ints]:
@@ -77,11 +75,8 @@ class Sequences:
         target = self.items[prefixes.end - 1]
         order = np.argsort(target, kind="stable")
         place = np.argsort(order)
-        return (
-            target[order],
-            prefixes.select(order),
-            place[np.cumsum(np.maximum(self.length - 1, 0)) - 1],
-        )
+        whole = place[np.cumsum(np.maximum(self.length - 1, 0)) - 1]
+        return target[order], prefixes.select(order), whole
 
     def draw_same_target(self, index: Ints, generator: torch.Generator) -> Sequences:
         """For each sequence at ``index`` draw a prefix of any sequence that ends in the
@@ -92,9 +87,8 @@ class Sequences:
         """
         target, prefixes, whole = self._prefixes_by_target
         wanted = self.items[self.end[index] - 1]
-        first = np.searchsorted(target, wanted, "left")
-        behind = np.searchsorted(target, wanted, "right")
-        others = behind - first - 1
+        first = np.searchsorted(target, wanted)
+        others = np.searchsorted(target, wanted, "right") - first - 1
         draw = torch.randint(0, 2**62, (len(index),), generator=generator).numpy()
         chosen = first + draw % np.maximum(others, 1)
         # The draw numbers the others: from the sequence's own place on they stand one
@@ -128,34 +122,32 @@ class HeldOut(Sequences):
 
 def read_training(path: str | Path) -> Sequences:
     """Read a training part laid out by :func:`lastitem.data.splits.part_table`."""
-    table = _read(path, ["user", "items"])
-    items, offsets = _flatten(table["items"])
-    return Sequences(items, offsets[:-1], offsets[1:], table["user"].to_numpy().astype(np.int32))
+    user, (items, offsets) = _read(path, "items")
+    return Sequences(items, offsets[:-1], offsets[1:], user)
 
 
 def read_held_out(path: str | Path) -> HeldOut:
     """Read a validation or test part laid out by
     :func:`lastitem.data.splits.part_table`; one case per target.
     """
-    table = _read(path, ["user", "items", "targets", "target_tied"])
-    items, offsets = _flatten(table["items"])
-    positions, target_offsets = _flatten(table["targets"])
-    tied, _ = _flatten(table["target_tied"])
-    row = np.repeat(np.arange(table.num_rows), np.diff(target_offsets))
-    start = offsets[:-1][row]
+    user, (items, offsets), (positions, of_target), (tied, _) = _read(
+        path, "items", "targets", "target_tied"
+    )
+    row = np.repeat(np.arange(len(user)), np.diff(of_target))
+    start = offsets[row]
     at = start + positions
-    user = table["user"].to_numpy().astype(np.int32)[row]
-    return HeldOut(items, start, at, user, items[at], tied)
+    return HeldOut(items, start, at, user[row], items[at], tied)
 
 
-def _read(path: str | Path, columns: list[str]) -> pa.Table:
+def _read(path: str | Path, *lists: str) -> list[Any]:
+    """The users, and of each column of ``lists`` its values and offsets."""
     table = read_parquet(path)
-    missing = [column for column in columns if column not in table.column_names]
+    missing = [column for column in ("user", *lists) if column not in table.column_names]
     if missing:
         raise InputError(
             f"{path}: no column {', '.join(missing)}; found: {', '.join(table.column_names)}"
         )
-    return table
+    return [table["user"].to_numpy().astype(np.int32), *(_flatten(table[name]) for name in lists)]
 
 
 def _flatten(column: pa.ChunkedArray) -> tuple[NDArray, Ints]:

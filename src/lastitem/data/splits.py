@@ -50,8 +50,7 @@ class Part:
 
     def of_users(self, users: Ints) -> Part:
         """This part, all other users left out."""
-        chosen = np.isin(np.arange(len(self.length)), users)
-        return _part(chosen, self.length, self.held_out_from)
+        return _part(_among(users, len(self.length)), self.length, self.held_out_from)
 
 
 @dataclass
@@ -106,24 +105,24 @@ def global_temporal_split(
     timestamp : int64 [events], seconds, ascending for each user.
     """
     total = np.diff(offsets)
-    everyone = np.ones(len(total), dtype=bool)
-    known, in_train, threshold = _events_until(offsets, timestamp, total, everyone, quantile)
+    known, threshold = _events_until(offsets, timestamp, total, quantile)
     thresholds = {"test": threshold}
+    in_train = known >= 2
     length = np.where(in_train, known, 0)
     held, train, held_from = in_train, length - in_train, length - 1
     if validation == "by_time":
-        held_from, in_fit, threshold = _events_until(offsets, timestamp, length, in_train, quantile)
+        held_from, threshold = _events_until(offsets, timestamp, length, quantile)
         thresholds["validation"] = threshold
-        held = in_train & (held_from < length)
-        train = np.where(in_fit, held_from, 0)
+        held = held_from < length
+        train = np.where(held_from >= 2, held_from, 0)
     elif validation == "by_user":
-        if validation_users >= np.count_nonzero(in_train):
+        users = np.flatnonzero(in_train)
+        if validation_users >= len(users):
             raise InputError(
                 f"gts: by_user is to hold out {validation_users:,} users, but the train part has"
-                f" only {np.count_nonzero(in_train):,}; lower gts.validation_users"
+                f" only {len(users):,}; lower gts.validation_users"
             )
-        held = np.zeros_like(in_train)
-        held[draw_users(np.flatnonzero(in_train), validation_users, seed)] = True
+        held = _among(draw_users(users, validation_users, seed), len(total))
         train = np.where(held, 0, length)
     elif validation != "last_item":
         raise InputError(
@@ -156,20 +155,18 @@ def target_positions(part: Part, target: str, seed: int) -> tuple[Ints, Ints, in
     end, start = part.length[users], part.held_out_from[users]
     # A first event has no input to predict it from; it is counted, not ranked.
     usable = np.maximum(start, 1)
+    counts = np.maximum(end - usable, 0)
     without_history = int((start == 0).sum()) if target == "successive" else 0
     if target == "last":
         positions = end - 1
     elif target == "first":
         positions = start
     elif target == "random":
-        span = np.maximum(end - usable, 1).astype(np.uint64)
-        positions = usable + (hash_keys(STREAM_TARGET, seed, users) % span).astype(np.int64)
-        positions = np.where(end - usable > 0, positions, 0)
+        span = np.maximum(counts, 1).astype(np.uint64)
+        drawn = (hash_keys(STREAM_TARGET, seed, users) % span).astype(np.int64)
+        positions = np.where(counts, usable + drawn, 0)
     elif target == "successive":
-        counts = np.maximum(end - usable, 0)
-        first = np.cumsum(counts) - counts
-        positions = np.arange(counts.sum()) - np.repeat(first, counts) + np.repeat(usable, counts)
-        users = np.repeat(users, counts)
+        positions, users = consecutive(usable, counts), np.repeat(users, counts)
     else:
         raise InputError(f"target: {target!r} is not known; allowed: {', '.join(TARGETS)}")
     with_history = positions > 0
@@ -218,35 +215,31 @@ def part_table(
     return pa.table(columns)
 
 
+def consecutive(first: Ints, counts: Ints) -> Ints:
+    """For each i ``counts[i]`` whole numbers from ``first[i]`` on, all in a row."""
+    return np.arange(counts.sum()) + np.repeat(first - np.cumsum(counts) + counts, counts)
+
+
 def draw_users(users: NDArray[Any], count: int, seed: int) -> NDArray[Any]:
     """Draw ``count`` of ``users`` (all, if there are fewer) by keys of (seed, user);
     sorted, independent of order.
     """
-    if len(users) <= count:
-        return np.sort(users)
     keys = hash_keys(STREAM_USERS, seed, users)
     return np.sort(users[np.lexsort((users, keys))[:count]])
 
 
 def _events_until(
-    offsets: Ints,
-    timestamp: Ints,
-    length: Ints,
-    member: Bools,
-    quantile: float,
-) -> tuple[Ints, Bools, float]:
-    """Count each member's events up to the quantile of the members' first ``length``
-    events.
+    offsets: Ints, timestamp: Ints, length: Ints, quantile: float
+) -> tuple[Ints, float]:
+    """How many of each user's first ``length`` events are not after the quantile of all
+    these, and that.
     """
-    length = np.where(member, length, 0)
     if not length.any():
         raise InputError(
             "gts: no user has two events before the test threshold; nothing is left to train on"
         )
     among = timestamp if length.sum() == len(timestamp) else timestamp[_prefixes(offsets, length)]
-    threshold = float(
-        np.quantile(among, quantile, method="linear", overwrite_input=among is not timestamp)
-    )
+    threshold = float(np.quantile(among, quantile, overwrite_input=among is not timestamp))
     # Bisection in all sequences at once: their times ascend.
     low, high = offsets[:-1].copy(), offsets[:-1] + length
     while (open_ := np.flatnonzero(low < high)).size:
@@ -254,8 +247,7 @@ def _events_until(
         early = timestamp[middle] <= threshold
         low[open_[early]] = middle[early] + 1
         high[open_[~early]] = middle[~early]
-    count = low - offsets[:-1]
-    return count, member & (count >= 2), threshold
+    return low - offsets[:-1], threshold
 
 
 def _prefixes(offsets: Ints, length: Ints) -> Bools:
@@ -271,6 +263,11 @@ def _lists(offsets: Ints, values: NDArray) -> pa.Array:
     if offsets[-1] > np.iinfo(np.int32).max:
         return pa.LargeListArray.from_arrays(offsets, values)
     return pa.ListArray.from_arrays(offsets.astype(np.int32), values)
+
+
+def _among(users: Ints, total: int) -> Bools:
+    """Whether each of all users is one of ``users``."""
+    return np.isin(np.arange(total), users)
 
 
 def _part(held: Bools, length: Ints, held_out_from: Ints) -> Part:

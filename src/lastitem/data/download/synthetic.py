@@ -65,7 +65,7 @@ def generate(truth: str, users: int, items: int, events: int, seed: int) -> Ints
     def draw(step: int, chosen: Ints) -> Ints:
         count = len(chosen)
         back = {"last": 1, "last_but_one": 2}.get(truth)
-        if back is not None and step >= back:
+        if back and step >= back:
             place = generator.choice(len(SUCCESSION), size=count, p=SUCCESSION)
             return successor[sequence[chosen, step - back], place]
         drawn = generator.integers(items, size=count)
@@ -74,16 +74,13 @@ def generate(truth: str, users: int, items: int, events: int, seed: int) -> Ints
             drawn = np.where(generator.random(count) < TASTE_SHARE, own, drawn)
         return drawn
 
-    sequence = np.empty((users, events), dtype=np.int64)
+    # No item equals what stands before the first one, the last column.
+    sequence = np.full((users, events), -1)
     for step in range(events):
         waiting = np.arange(users)
         while len(waiting):
             sequence[waiting, step] = draw(step, waiting)
-            waiting = (
-                waiting[sequence[waiting, step] == sequence[waiting, step - 1]]
-                if step
-                else waiting[:0]
-            )
+            waiting = waiting[sequence[waiting, step] == sequence[waiting, step - 1]]
     begin = 1_000_000_000 + generator.integers(365 * 86_400, size=users)
     length = generator.integers(-(-events // 2), events + 1, size=users)
     user, at = np.nonzero(np.arange(events) < length[:, None])
