@@ -41,18 +41,17 @@ def main(argv: Sequence[str] | None = None) -> None:
         default="false",
         help="take what was fetched before, if it still fits",
     )
-    parser.add_argument("--out", required=True, help="where the file goes, as it was served")
+    parser.add_argument(
+        "--out", required=True, type=Path, help="where the file goes, as it was served"
+    )
     parser.add_argument("--provenance", required=True, help="JSON: source, address, bytes, sha256")
     arguments = parser.parse_args(argv)
-    found = None
-    if arguments.kept == "true":
-        found = take_kept(
-            arguments.dataset, arguments.sources, arguments.out, arguments.fingerprints
-        )
+    fetched = arguments.dataset, arguments.sources, arguments.out
+    found = take_kept(*fetched, arguments.fingerprints) if arguments.kept == "true" else None
     if found is None:
-        found = fetch_first(arguments.dataset, arguments.sources, arguments.out, arguments.licence)
+        found = fetch_first(*fetched, arguments.licence)
         keep(arguments.out, found, arguments.fingerprints)
-    write_json(Path(arguments.out).with_name(FINGERPRINTS), arguments.fingerprints)
+    write_json(arguments.out.with_name(FINGERPRINTS), arguments.fingerprints)
     write_json(arguments.provenance, found)
 
 

@@ -10,6 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+#: What a config says of one source of a log, and of all sources of it, by name.
+Source = Mapping[str, Any]
+Sources = Mapping[str, Source]
+
 #: Files beside a downloaded log that the downloader writes itself.
 LOG, PROVENANCE, RECORDS, FINGERPRINTS = "raw", "raw.json", "checksums.json", "origins.json"
 #: A hard link keeps the log, and a note what is known of it, because Snakemake deletes
@@ -32,7 +36,7 @@ def without_password(text: str) -> str:
     return re.sub(_KEY, r"\1***", re.sub(_LOGIN, "", text))
 
 
-def address_of(source: Mapping[str, Any]) -> str:
+def address_of(source: Source) -> str:
     """What a source is known by: in messages, in the provenance, in the note of a
     partial file, in the recorded checksums.
     """
@@ -41,12 +45,10 @@ def address_of(source: Mapping[str, Any]) -> str:
     if "generated" in source:
         return f"generated {json.dumps(source['generated'])}"
     if "by_hand" in source:
-        return f"{source['by_hand']['page']} {source['by_hand']['file']}"
-    return (
-        f"{source['share']['key']} {source['share']['file']}"
-        if "share" in source
-        else without_password(source["url"])
-    )
+        return "{page} {file}".format_map(source["by_hand"])
+    if "share" in source:
+        return "{key} {file}".format_map(source["share"])
+    return without_password(source["url"])
 
 
 def on_disk(text: str) -> Path:
@@ -61,7 +63,7 @@ def printable(path: Path) -> str:
     return os.fsencode(path).decode("utf-8", "replace")
 
 
-def by_hand_file(source: Mapping[str, Any], folder: Path) -> Path | None:
+def by_hand_file(source: Source, folder: Path) -> Path | None:
     """Where a source's file is looked for before it is downloaded; None if it has no
     name of its own.
     """
@@ -76,15 +78,11 @@ def by_hand_file(source: Mapping[str, Any], folder: Path) -> Path | None:
     file = folder / on_disk(name)
     # A percent-decoded name may hold a slash; and our own files were not put there by
     # hand.
-    return (
-        None
-        if file.parent != folder
-        or name in ("", ".", "..", LOG, PROVENANCE, RECORDS, FINGERPRINTS, KEPT, KEPT_NOTE)
-        else file
-    )
+    ours = ("", ".", "..", LOG, PROVENANCE, RECORDS, FINGERPRINTS, KEPT, KEPT_NOTE)
+    return file if file.parent == folder and name not in ours else None
 
 
-def fingerprints(sources: Mapping[str, Mapping[str, Any]], folder: Path) -> dict[str, str]:
+def fingerprints(sources: Sources, folder: Path) -> dict[str, str]:
     """Size and time of change of each local file that the sources name, and of each
     that was put by hand into the folder.
 
@@ -92,7 +90,7 @@ def fingerprints(sources: Mapping[str, Mapping[str, Any]], folder: Path) -> dict
     downloader notes it): what was made of it stays.
     """
     try:
-        remembered = json.loads((folder / FINGERPRINTS).read_text(encoding="utf-8"))
+        remembered = json.loads((folder / FINGERPRINTS).read_bytes())
     except (OSError, ValueError):
         remembered = {}
     found = {}
@@ -103,9 +101,8 @@ def fingerprints(sources: Mapping[str, Mapping[str, Any]], folder: Path) -> dict
         name = printable(file)
         try:
             state = file.stat()
+            found[name] = f"{state.st_size} bytes, {state.st_mtime_ns} ns"
         except OSError:
             if name in remembered:
                 found[name] = str(remembered[name])
-            continue
-        found[name] = f"{state.st_size} bytes, {state.st_mtime_ns} ns"
     return found

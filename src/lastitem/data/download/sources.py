@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,8 @@ from typing import Any
 from lastitem.data.download.local_files import (
     KEPT,
     KEPT_NOTE,
+    Source,
+    Sources,
     address_of,
     by_hand_file,
     on_disk,
@@ -29,10 +31,7 @@ _BLOCK = 1 << 18
 
 
 def fetch_first(
-    dataset: str,
-    sources: Mapping[str, Mapping[str, Any]],
-    out: str | Path,
-    licence: str | None = None,
+    dataset: str, sources: Sources, out: Path, licence: str | None = None
 ) -> dict[str, Any]:
     """Fetch ``out`` from the first source that delivers what it promises.
 
@@ -64,7 +63,6 @@ def fetch_first(
         hand. Also if another process is downloading the same file, or if it cannot be
         written.
     """
-    out = Path(out)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -88,20 +86,20 @@ def fetch_first(
             )
             return {"source": name, "address": address, **found}
     lines = [f"{dataset}: no source could be used:", *failures, *_remedies(dataset, sources, out)]
-    if out.with_name(KEPT).exists():
-        lines.append(f"What was fetched before lies in {printable(out.with_name(KEPT))}")
+    if (kept := out.with_name(KEPT)).exists():
+        lines.append(f"What was fetched before lies in {printable(kept)}")
     raise InputError("\n".join(lines))
 
 
 def _fetch(
-    dataset: str, source: Mapping[str, Any], file: Path | None, partial: Partial, out: Path
+    dataset: str, source: Source, file: Path | None, partial: Partial, out: Path
 ) -> dict[str, Any]:
     """Put what one source delivers, or the local ``file``, at ``out``; its bytes and
     sha256.
     """
     if file is None and not {"package", "generated"} & source.keys():
-        found = download(dataset, source, partial, out)
-        partial.finish(out)
+        found = download(dataset, source, partial)
+        partial.finish()
         return found
     with write_aside(out) as aside:
         if "generated" in source:
@@ -116,13 +114,12 @@ def _fetch(
     return found
 
 
-def keep(out: str | Path, found: Mapping[str, Any], fingerprints: Mapping[str, str]) -> None:
+def keep(out: Path, found: dict[str, Any], fingerprints: dict[str, str]) -> None:
     """Keep a download by a hard link beside it, because Snakemake deletes outputs
     before a rerun. A note holds its origin and the state of local files.
 
     A link takes no space. Where the disk knows no links nothing is kept.
     """
-    out = Path(out)
     kept, note = out.with_name(KEPT), out.with_name(KEPT_NOTE)
     note.unlink(missing_ok=True)
     kept.unlink(missing_ok=True)
@@ -130,14 +127,11 @@ def keep(out: str | Path, found: Mapping[str, Any], fingerprints: Mapping[str, s
         os.link(out, kept)
     except OSError:
         return
-    write_json(note, {**found, "fingerprints": dict(fingerprints)})
+    write_json(note, found | {"fingerprints": fingerprints})
 
 
 def take_kept(
-    dataset: str,
-    sources: Mapping[str, Mapping[str, Any]],
-    out: str | Path,
-    fingerprints: Mapping[str, str],
+    dataset: str, sources: Sources, out: Path, fingerprints: dict[str, str]
 ) -> dict[str, Any] | None:
     """Put back what was fetched before, if a source of the same address still promises
     just that and no local file has changed since.
@@ -147,12 +141,11 @@ def take_kept(
     As :func:`fetch_first`; None if nothing is kept or it does not fit, so it has to be
     fetched.
     """
-    out = Path(out)
     kept, note = out.with_name(KEPT), out.with_name(KEPT_NOTE)
     if not (kept.is_file() and note.is_file()):
         return None
     found = read_json(note)
-    if not isinstance(found, dict) or found.get("fingerprints") != dict(fingerprints):
+    if not isinstance(found, dict) or found.get("fingerprints") != fingerprints:
         return None
     for name, source, address, _ in _ways(sources, out):
         if address != found.get("address") or "generated" in source:
@@ -161,7 +154,7 @@ def take_kept(
             known = verify(source, kept)
         except SourceError:
             continue
-        if any(found.get(key) != value for key, value in known.items()):
+        if not known.items() <= found.items():
             continue
         with write_aside(out) as aside:
             aside.unlink(missing_ok=True)
@@ -175,9 +168,7 @@ def take_kept(
     return None
 
 
-def _ways(
-    sources: Mapping[str, Mapping[str, Any]], out: Path
-) -> Iterator[tuple[str, Mapping[str, Any], str, Path | None]]:
+def _ways(sources: Sources, out: Path) -> Iterator[tuple[str, Source, str, Path | None]]:
     """Name, source, address and, where it lies on this machine already, the file: in
     the order in which they are tried.
     """
@@ -193,7 +184,7 @@ def _ways(
             yield name, source, address_of(source), None
 
 
-def _remedies(dataset: str, sources: Mapping[str, Mapping[str, Any]], out: Path) -> Iterator[str]:
+def _remedies(dataset: str, sources: Sources, out: Path) -> Iterator[str]:
     if all("path" in source for source in sources.values()):
         yield (
             f"Check `path` under registry.{dataset} in your config; it is relative to"
@@ -218,11 +209,11 @@ def _remedies(dataset: str, sources: Mapping[str, Mapping[str, Any]], out: Path)
     )
 
 
-def _where(source: Mapping[str, Any]) -> str:
+def _where(source: Source) -> str:
     if "by_hand" in source:
-        return f"the file {source['by_hand']['file']} from {source['by_hand']['page']}"
+        return "the file {file} from {page}".format_map(source["by_hand"])
     if "share" in source:
-        return f"the file {source['share']['file']} of the share {source['share']['key']}"
+        return "the file {file} of the share {key}".format_map(source["share"])
     return address_of(source)
 
 

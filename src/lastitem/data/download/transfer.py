@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import requests
-import urllib3
+from requests import Response
+from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError
 
-from lastitem.data.download.local_files import RECORDS, address_of, printable
+from lastitem.data.download.local_files import RECORDS, Source, address_of, printable
 from lastitem.data.download.verification import TITLED, SourceError, not_data, not_the_file, verify
 from lastitem.errors import InputError
 from lastitem.files import cannot_write, write_json
@@ -51,24 +52,25 @@ class Partial:
     """
 
     def __init__(self, out: Path) -> None:
-        self.path = out.with_name(f".{out.name}.download")
+        self.out, self.path = out, out.with_name(f".{out.name}.download")
         self._note = out.with_name(f".{out.name}.download.json")
-        self._file = self._open(out)
+        self._file = self._open()
 
-    def _open(self, out: Path) -> BinaryIO:
+    def _open(self) -> BinaryIO:
         while True:
             try:
                 # Unbuffered: what was received is in the file, also if this process is
                 # killed the next moment.
                 file = self.path.open("ab", buffering=0)
             except OSError as error:
-                raise cannot_write(printable(out), error) from None
+                raise cannot_write(printable(self.out), error) from None
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 file.close()
                 raise InputError(
-                    f"{printable(out)}: another process is downloading it; wait for that one to end"
+                    f"{printable(self.out)}: another process is downloading it; wait for that one"
+                    " to end"
                 ) from None
             except OSError:
                 pass  # A file system without locks: Snakemake's own lock must do.
@@ -93,7 +95,7 @@ class Partial:
         unknown.
         """
         try:
-            note = json.loads(self._note.read_text(encoding="utf-8"))
+            note = json.loads(self._note.read_bytes())
         except (OSError, ValueError):
             return {}
         return note if isinstance(note, dict) else {}
@@ -122,10 +124,10 @@ class Partial:
         self._file.truncate(0)
         self._note.unlink(missing_ok=True)
 
-    def finish(self, out: Path) -> None:
+    def finish(self) -> None:
         """Give the whole, verified file its name."""
         self._note.unlink(missing_ok=True)
-        os.replace(self.path, out)
+        os.replace(self.path, self.out)
 
     def close(self) -> None:
         """Let go of the file and its lock; an empty one is removed."""
@@ -136,10 +138,9 @@ class Partial:
         self._file.close()
 
 
-def download(
-    dataset: str, source: Mapping[str, Any], partial: Partial, out: Path
-) -> dict[str, Any]:
-    """Bring the whole, verified file into ``partial``.
+def download(dataset: str, source: Source, partial: Partial) -> dict[str, Any]:
+    """Bring the whole, verified file into ``partial``; first downloads are recorded
+    beside its ``out``.
 
     Attempts end after :data:`ATTEMPTS` in a row that bring no new byte.
 
@@ -148,7 +149,6 @@ def download(
     dataset : name for messages.
     source : with ``url`` or ``share``, see
         :func:`lastitem.data.download.sources.fetch_first`.
-    out : where the file will go; first downloads are recorded beside it.
 
     Returns
     -------
@@ -161,7 +161,7 @@ def download(
     furthest, fruitless, backoff = partial.size, 0, BACKOFF_SECONDS
     while True:
         try:
-            return _attempt(dataset, source, partial, out)
+            return _attempt(dataset, source, partial)
         except TemporaryError as error:
             fruitless = 0 if partial.size > furthest else fruitless + 1
             furthest = max(furthest, partial.size)
@@ -176,12 +176,10 @@ def download(
             backoff = min(2 * backoff, MAXIMUM_BACKOFF_SECONDS)
 
 
-def _attempt(
-    dataset: str, source: Mapping[str, Any], partial: Partial, out: Path
-) -> dict[str, Any]:
+def _attempt(dataset: str, source: Source, partial: Partial) -> dict[str, Any]:
     resumed = _transfer(dataset, source, partial)
     try:
-        return verify(source, partial.path, address_of(source), out.parent / RECORDS)
+        return verify(source, partial.path, address_of(source), partial.out.with_name(RECORDS))
     except SourceError as error:
         partial.clear()
         if resumed:
@@ -191,7 +189,7 @@ def _attempt(
         raise
 
 
-def _transfer(dataset: str, source: Mapping[str, Any], partial: Partial) -> bool:
+def _transfer(dataset: str, source: Source, partial: Partial) -> bool:
     """Append what is missing, or fetch all; tell whether earlier bytes were kept.
 
     The server is asked for the rest only if it can be told to send all in case the file
@@ -203,9 +201,10 @@ def _transfer(dataset: str, source: Mapping[str, Any], partial: Partial) -> bool
         start = 0
     # Content-Length counts encoded bytes; a file that is itself compressed must arrive
     # as it is.
-    headers = {"Accept-Encoding": "identity"}
+    headers: dict[str, Any] = {"Accept-Encoding": "identity"}
     if start:
-        headers |= {"Range": f"bytes={start}-"} | ({"If-Range": validator} if validator else {})
+        # Of None requests makes no header.
+        headers |= {"Range": f"bytes={start}-", "If-Range": validator}
     address = _ask_share(**source["share"]) if "share" in source else source["url"]
     with _answer(address, headers=headers) as response:
         status = response.status_code
@@ -240,7 +239,7 @@ def _transfer(dataset: str, source: Mapping[str, Any], partial: Partial) -> bool
 
 
 def _goes_on(
-    response: requests.Response, partial: Partial, known: int | None, validator: str | None
+    response: Response, partial: Partial, known: int | None, validator: str | None
 ) -> bool:
     """Whether an answer to a request for the rest brings more bytes; False if all of
     them are there. Any other answer drops what is there: a TemporaryError.
@@ -264,7 +263,7 @@ def _goes_on(
 
 
 @contextmanager
-def _answer(address: str, **options: Any) -> Iterator[requests.Response]:
+def _answer(address: str, **options: Any) -> Iterator[Response]:
     """Ask a server; every fault of the connection, also while the answer is read,
     becomes a SourceError.
     """
@@ -276,7 +275,7 @@ def _answer(address: str, **options: Any) -> Iterator[requests.Response]:
                 retry_after = _seconds(response.headers.get("Retry-After"))
                 raise TemporaryError(_status(response), retry_after)
             yield response
-    except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
+    except (requests.RequestException, HTTPError) as error:
         raise _explained(error) from None
 
 
@@ -291,34 +290,27 @@ def _explained(error: Exception) -> SourceError:
             f"it is redirected in a circle, or more than {requests.models.DEFAULT_REDIRECT_LIMIT}"
             " times"
         )
-    if isinstance(cause, requests.ReadTimeout | urllib3.exceptions.ReadTimeoutError):
+    if isinstance(cause, requests.ReadTimeout | ReadTimeoutError):
         return TemporaryError(f"no data came within {READ_SECONDS} s")
-    if isinstance(error, requests.ConnectionError) and not isinstance(
-        cause, urllib3.exceptions.ProtocolError
-    ):
+    if isinstance(error, requests.ConnectionError) and not isinstance(cause, ProtocolError):
         # Given up at once, so that the next source gets its turn.
         return SourceError(f"the host cannot be reached ({getattr(cause, 'reason', cause)})")
-    if isinstance(
-        error,
-        urllib3.exceptions.HTTPError
-        | requests.ConnectionError
-        | requests.exceptions.ChunkedEncodingError,
-    ):
+    if isinstance(cause, HTTPError | requests.exceptions.ChunkedEncodingError):
         return TemporaryError(f"the transfer broke off ({cause.args[0] if cause.args else cause})")
     return SourceError(str(error))
 
 
-def _status(response: requests.Response) -> str:
+def _status(response: Response) -> str:
     return f"HTTP status {response.status_code} {response.reason or ''}".rstrip()
 
 
-def _validator(response: requests.Response) -> str | None:
+def _validator(response: Response) -> str | None:
     """Something for If-Range; a weak entity tag does not promise the same bytes."""
     tag = response.headers.get("ETag", "")
     return tag if tag.startswith('"') else response.headers.get("Last-Modified")
 
 
-def _changed(response: requests.Response, validator: str | None) -> bool:
+def _changed(response: Response, validator: str | None) -> bool:
     """Whether a server that should have held the file to the validator, but did not,
     tells so by what it sends.
     """
@@ -328,7 +320,7 @@ def _changed(response: requests.Response, validator: str | None) -> bool:
     return response.headers.get(header, validator) != validator
 
 
-def _content_range(response: requests.Response) -> tuple[int | None, int | None]:
+def _content_range(response: Response) -> tuple[int | None, int | None]:
     """First byte and size of the whole, as far as the header says."""
     match = re.fullmatch(
         r"bytes (?:([0-9]+)-[0-9]+|\*)/([0-9]+|\*)", response.headers.get("Content-Range", "")

@@ -10,12 +10,11 @@ import lzma
 import re
 import zipfile
 import zlib
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from lastitem.data.download.local_files import printable
+from lastitem.data.download.local_files import Source, printable
 from lastitem.data.readers.unpacking import GZIP, ZIP
 from lastitem.errors import InputError
 from lastitem.files import read_json, write_json
@@ -31,7 +30,7 @@ class SourceError(Exception):
 
 
 def verify(
-    source: Mapping[str, Any], path: Path, address: str = "", records: Path | None = None
+    source: Source, path: Path, address: str = "", records: Path | None = None
 ) -> dict[str, Any]:
     """Hold a file to what is known of it; with ``records``, where nothing is published,
     to the first download from ``address``.
@@ -104,7 +103,7 @@ def not_the_file(kind: str, head: bytes) -> SourceError:
     beginning holds.
     """
     text = head.decode("utf-8", "replace")
-    match = re.search(r"<(title|message)\b[^>]*>(.*?)</\1", text, re.IGNORECASE | re.DOTALL)
+    match = re.search(r"(?is)<(title|message)\b[^>]*>(.*?)</\1", text)
     said = match[2] if match else text if text.lstrip().startswith("{") else ""
     title = " ".join(html.unescape(said).split())[:200]
     saying = f" that says {title!r}" if title else ""
@@ -133,7 +132,7 @@ def _check_archive(head: bytes, path: Path) -> None:
         raise SourceError(f"the {kind} is cut off or damaged ({error})") from None
 
 
-def _hold_to_record(address: str, found: Mapping[str, Any], path: Path) -> None:
+def _hold_to_record(address: str, found: dict[str, Any], path: Path) -> None:
     """Compare a file with its first download, or record it as that."""
     records = read_json(path) if path.exists() else {}
     try:
@@ -154,7 +153,5 @@ def _hold_to_record(address: str, found: Mapping[str, Any], path: Path) -> None:
             " it made anew"
         ) from None
     if not first:
-        write_json(
-            path,
-            records | {address: {**found, "date": datetime.now(UTC).isoformat(timespec="seconds")}},
-        )
+        today = {"date": datetime.now(UTC).isoformat(timespec="seconds")}
+        write_json(path, records | {address: found | today})
