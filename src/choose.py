@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         for name, path in zip(arguments.points, arguments.curves, strict=True)
     }
     # Of equal points the first in the grid is kept.
-    best = max(found, key=lambda name: found[name])
+    best = max(found, key=found.get)
     write_json(
         arguments.out,
         {

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pyarrow import Array
 
 from lastitem.arrays import Bools, Codes, Ints
 from lastitem.data.interactions import Interactions
@@ -48,8 +49,8 @@ class Core:
     item: Codes
     timestamp: Ints
     tied: Bools
-    user_ids: pa.Array
-    item_ids: pa.Array
+    user_ids: Array
+    item_ids: Array
     rounds: list[dict[str, int]]
 
     @property

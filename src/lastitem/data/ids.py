@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import Array
 from pyarrow.types import is_binary, is_decimal, is_floating, is_integer, is_large_binary
 
 from lastitem.arrays import Bools, Codes, Ints
@@ -16,7 +17,7 @@ from lastitem.errors import InputError
 MERGED_AT = 1 << 21  # distinct ids of batches that wait to be merged
 
 
-def sorted_ids(distinct: pa.Array) -> Ints:
+def sorted_ids(distinct: Array) -> Ints:
     """Order distinct text ids.
 
     Ids sort as text by code point, unless every one is a whole number written without
@@ -34,7 +35,7 @@ def sorted_ids(distinct: pa.Array) -> Ints:
     return order.to_numpy().astype(np.int64)
 
 
-def as_ids(column: pa.Array, role: str) -> pa.Array:
+def as_ids(column: Array, role: str) -> Array:
     """A column of ids as text or whole numbers; InputError (naming the ``role``) if its
     type or values cannot be ids.
     """
@@ -69,7 +70,7 @@ def as_ids(column: pa.Array, role: str) -> pa.Array:
     raise InputError(f"a column of type {kind} cannot be the {role}; ids are text or whole numbers")
 
 
-def is_given(ids: pa.Array) -> Bools:
+def is_given(ids: Array) -> Bools:
     """bool [n]: whether a row has an id, neither null nor empty nor blanks alone."""
     if is_integer(ids.type):
         return np.asarray(pc.is_valid(ids))
@@ -81,7 +82,7 @@ def is_given(ids: pa.Array) -> Bools:
     return given
 
 
-def look_alikes(ids: pa.Array) -> int:
+def look_alikes(ids: Array) -> int:
     """How many of the distinct ids equal another one but for blanks around it, the
     Unicode form of its letters (é: one sign or two) or a ``.0`` behind a whole number.
     """
@@ -92,7 +93,7 @@ def look_alikes(ids: pa.Array) -> int:
     return len(ids) - int(pc.count_distinct(seen).as_py())
 
 
-def words_for_nothing(ids: pa.Array) -> Ints:
+def words_for_nothing(ids: Array) -> Ints:
     """Positions of the ids that are a word by which an export says that there is no
     value, such as NULL or NaN.
     """
@@ -108,7 +109,7 @@ class TextEncoder:
         self._batches: list[pa.DictionaryArray] = []
         self._known = self._waiting = 0
 
-    def add(self, column: pa.Array) -> None:
+    def add(self, column: Array) -> None:
         """Take the next ids; none is missing."""
         encoded = column.dictionary_encode()
         # Wide offsets, which can hold the text of all ids together.
@@ -120,7 +121,7 @@ class TextEncoder:
         if self._waiting > max(MERGED_AT, 2 * self._known):
             self._merge()
 
-    def finish(self) -> tuple[Codes, pa.Array]:
+    def finish(self) -> tuple[Codes, Array]:
         """Codes (int32 [n]: ranks among the sorted distinct ids) and the sorted
         distinct ids.
         """
@@ -140,13 +141,13 @@ class NumberEncoder:
     """
 
     def __init__(self) -> None:
-        self._columns: list[pa.Array] = []
+        self._columns: list[Array] = []
 
-    def add(self, column: pa.Array) -> None:
+    def add(self, column: Array) -> None:
         """Take the next ids; none is missing."""
         self._columns.append(column)
 
-    def finish(self) -> tuple[Codes, pa.Array]:
+    def finish(self) -> tuple[Codes, Array]:
         """Codes (int32 [n]: ranks among the sorted distinct ids) and the sorted
         distinct ids.
         """
@@ -176,12 +177,12 @@ class NumberEncoder:
             yield column.cast(pa.int64()).to_numpy() - lowest
 
 
-def encoder_of(column: pa.Array) -> TextEncoder | NumberEncoder:
+def encoder_of(column: Array) -> TextEncoder | NumberEncoder:
     """One for ids like these."""
     return NumberEncoder() if is_integer(column.type) else TextEncoder()
 
 
-def _ranked(distinct: pa.Array) -> tuple[Codes, pa.Array]:
+def _ranked(distinct: Array) -> tuple[Codes, Array]:
     """The rank of each of distinct ids in their sorted order, and the ids in that
     order.
     """

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
+from pyarrow import Array
 
 from lastitem.arrays import Codes, Ints
 from lastitem.data.ids import (
@@ -62,8 +62,8 @@ class Interactions:
     item: Codes
     time: Ints
     unit: str
-    user_ids: pa.Array
-    item_ids: pa.Array
+    user_ids: Array
+    item_ids: Array
     time_format: str = "s"
     bad_rows: dict[str, int] = field(default_factory=dict)
 
@@ -165,7 +165,7 @@ def raw_counts(log: Interactions) -> dict[str, Any]:
     }
 
 
-def _events_of_nothing(ids: pa.Array, codes: Codes) -> dict[str, int]:
+def _events_of_nothing(ids: Array, codes: Codes) -> dict[str, int]:
     return {
         ids[place].as_py(): int(np.count_nonzero(codes == place))
         for place in words_for_nothing(ids).tolist()
@@ -174,7 +174,7 @@ def _events_of_nothing(ids: pa.Array, codes: Codes) -> dict[str, int]:
 
 def _usable_rows(
     rows: Rows, time_format: str, elapsed_unit: str, bad: BadRows
-) -> tuple[dict[str, pa.Array], Ints, Ints]:
+) -> tuple[dict[str, Array], Ints, Ints]:
     """The ids of the rows that have a user, an item and a plausible time; their times
     and elapsed times (0 if not asked for) in nanoseconds.
     """

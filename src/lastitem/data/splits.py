@@ -153,25 +153,22 @@ def target_positions(part: Part, target: str, seed: int) -> tuple[Ints, Ints, in
     """
     users = np.flatnonzero(part.length > part.held_out_from)
     end, start = part.length[users], part.held_out_from[users]
-    # A first event has no input to predict it from; it is counted, not ranked.
-    usable = np.maximum(start, 1)
-    counts = np.maximum(end - usable, 0)
-    without_history = int((start == 0).sum()) if target == "successive" else 0
     if target == "last":
         positions = end - 1
     elif target == "first":
         positions = start
     elif target == "random":
-        span = np.maximum(counts, 1).astype(np.uint64)
+        usable = np.maximum(start, 1)
+        span = np.maximum(end - usable, 1).astype(np.uint64)
         drawn = (hash_keys(STREAM_TARGET, seed, users) % span).astype(np.int64)
-        positions = np.where(counts, usable + drawn, 0)
+        positions = np.where(usable < end, usable + drawn, 0)
     elif target == "successive":
-        positions, users = consecutive(usable, counts), np.repeat(users, counts)
+        positions, users = consecutive(start, end - start), np.repeat(users, end - start)
     else:
         raise InputError(f"target: {target!r} is not known; allowed: {', '.join(TARGETS)}")
+    # A first event has no input to predict it from; it is counted, not ranked.
     with_history = positions > 0
-    without_history += int((~with_history).sum())
-    return users[with_history], positions[with_history], without_history
+    return users[with_history], positions[with_history], int((~with_history).sum())
 
 
 def part_table(

@@ -12,11 +12,15 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import Array
 from pyarrow.types import is_date, is_decimal, is_floating, is_integer, is_null, is_timestamp
 
 from lastitem.arrays import Bools, Ints
 from lastitem.data.columns import is_text, matches
 from lastitem.errors import InputError
+
+#: int64 [n] nanoseconds (0 where unreadable) and bool [n], which could be read.
+Read = tuple[Ints, Bools]
 
 NANOSECONDS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 EARLIEST_PLAUSIBLE = 631_152_000  # 1990-01-01, in seconds since 1970
@@ -61,7 +65,7 @@ def is_plausible(nanoseconds: Ints) -> Bools:
     )
 
 
-def detect_unit(column: pa.Array) -> str:
+def detect_unit(column: Array) -> str:
     """Tell from the first thousands of values how a time column is written.
 
     Returns
@@ -74,13 +78,13 @@ def detect_unit(column: pa.Array) -> str:
         return "iso"
     column = column[:10_000]
     if is_text(column.type):
-        column = pc.utf8_trim_whitespace(pc.drop_null(column))
+        column = pc.utf8_trim_whitespace(column.drop_null())
         column = column.filter(pc.not_equal(column, ""))
-        numeric = pc.match_substring_regex(column, f"({_DECIMAL})|({_SCIENTIFIC})")
-        if not pc.sum(numeric).as_py() or pc.mean(numeric).as_py() < 0.5:
+        numeric = matches(column, f"({_DECIMAL})|({_SCIENTIFIC})")
+        if not numeric.any() or numeric.mean() < 0.5:
             return "iso"
         column = column.filter(numeric)
-    values = np.abs(np.asarray(pc.cast(column, pa.float64(), safe=False)))
+    values = np.abs(np.asarray(column.cast(pa.float64(), safe=False)))
 
     def plausible(unit: str) -> int:
         seconds = values * (NANOSECONDS[unit] / NANOSECONDS["s"])
@@ -89,7 +93,7 @@ def detect_unit(column: pa.Array) -> str:
     return max(NANOSECONDS, key=plausible)
 
 
-def to_nanoseconds(column: pa.Array, unit: str) -> tuple[Ints, Bools]:
+def to_nanoseconds(column: Array, unit: str) -> Read:
     """Read a column of times.
 
     Parameters
@@ -149,11 +153,11 @@ def _is_number(kind: pa.DataType) -> bool:
     return is_integer(kind) or is_floating(kind) or is_decimal(kind)
 
 
-def _filled(column: pa.Array) -> tuple[Ints, Bools]:
+def _filled(column: Array) -> Read:
     return np.asarray(pc.fill_null(column, 0)), np.asarray(pc.is_valid(column))
 
 
-def _scaled(column: pa.Array, factor: int) -> tuple[Ints, Bools]:
+def _scaled(column: Array, factor: int) -> Read:
     values, read = _filled(column)
     # What would not fit is centuries off; it is cut to the end of the range, where it
     # is still implausible.
@@ -163,7 +167,7 @@ def _scaled(column: pa.Array, factor: int) -> tuple[Ints, Bools]:
     return values * factor, read
 
 
-def _from_float(column: pa.Array, factor: int) -> tuple[Ints, Bools]:
+def _from_float(column: Array, factor: int) -> Read:
     values = np.asarray(pc.fill_null(column, np.nan))
     read = np.isfinite(values)
     # A double holds today's seconds to a quarter of a microsecond: finer digits would
@@ -172,7 +176,7 @@ def _from_float(column: pa.Array, factor: int) -> tuple[Ints, Bools]:
     return np.clip(microseconds, -9e15, 9e15).astype(np.int64) * 1000, read
 
 
-def _from_numbers(column: pa.Array, factor: int) -> tuple[Ints, Bools]:
+def _from_numbers(column: Array, factor: int) -> Read:
     try:
         return _scaled(column.cast(pa.int64()), factor)
     except pa.ArrowInvalid:
@@ -180,37 +184,34 @@ def _from_numbers(column: pa.Array, factor: int) -> tuple[Ints, Bools]:
     column = pc.utf8_trim_whitespace(column)
     decimal, scientific = matches(column, _DECIMAL), matches(column, _SCIENTIFIC)
     nanoseconds = np.zeros(len(column), dtype=np.int64)
-    if decimal.any():
-        parts = r"^(?P<sign>[+-]?)(?P<whole>[0-9]+)\.?(?P<rest>[0-9]*)$"
-        sign, whole, rest = pc.extract_regex(column.filter(decimal), parts).flatten()
-        # 19 digits may exceed an int64, but then they exceed every plausible time, too.
-        whole = np.minimum(whole.cast(pa.uint64()), np.uint64(np.iinfo(np.int64).max))
-        digits = pc.utf8_rpad(pc.utf8_slice_codeunits(rest, 0, 9), 9, "0")
-        rest = digits.cast(pa.int64()).to_numpy() * factor // NANOSECONDS["s"]
-        sign = np.where(pc.equal(sign, "-"), -1, 1)
-        nanoseconds[decimal] = sign * (_scaled(pa.array(whole.astype(np.int64)), factor)[0] + rest)
-    if scientific.any():
-        numbers = column.filter(scientific).cast(pa.float64())
-        nanoseconds[scientific], _ = _from_float(numbers, factor)
+    parts = r"^(?P<sign>[+-]?)(?P<whole>[0-9]+)\.?(?P<rest>[0-9]*)$"
+    sign, whole, rest = pc.extract_regex(column.filter(decimal), parts).flatten()
+    # 19 digits may exceed an int64, but then they exceed every plausible time, too.
+    whole = np.minimum(whole.cast(pa.uint64()), np.uint64(np.iinfo(np.int64).max))
+    digits = pc.utf8_rpad(pc.utf8_slice_codeunits(rest, 0, 9), 9, "0")
+    rest = digits.cast(pa.int64()).to_numpy() * factor // NANOSECONDS["s"]
+    sign = np.where(pc.equal(sign, "-"), -1, 1)
+    nanoseconds[decimal] = sign * (_scaled(pa.array(whole.astype(np.int64)), factor)[0] + rest)
+    numbers = column.filter(scientific).cast(pa.float64())
+    nanoseconds[scientific], _ = _from_float(numbers, factor)
     return nanoseconds, decimal | scientific
 
 
-def _from_iso(column: pa.Array) -> tuple[Ints, Bools]:
+def _from_iso(column: Array) -> Read:
     shaped = matches(column, _ISO)
     zoned = shaped & matches(column, _ZONE)
-    nanoseconds = np.zeros(len(column), dtype=np.int64)
-    read = np.zeros(len(column), dtype=bool)
-    for mask, kind in ((shaped & ~zoned, pa.timestamp("ns")), (zoned, pa.timestamp("ns", "UTC"))):
-        if mask.any():
-            texts = column.filter(mask)
-            if kind.tz:
-                texts = pc.replace_substring_regex(texts, _ZONE, r"\1\2")
-                texts = pc.replace_substring(texts, "UTC", "Z")
-            nanoseconds[mask], read[mask] = _filled(_parse(texts, kind).cast(pa.int64()))
+    nanoseconds, read = np.zeros(len(column), dtype=np.int64), np.zeros_like(shaped)
+    for mask, zone in ((shaped & ~zoned, None), (zoned, "UTC")):
+        texts = column.filter(mask)
+        if zone:
+            texts = pc.replace_substring_regex(texts, _ZONE, r"\1\2")
+            texts = pc.replace_substring(texts, "UTC", "Z")
+        times = _parse(texts, pa.timestamp("ns", zone))
+        nanoseconds[mask], read[mask] = _filled(times.cast(pa.int64()))
     return nanoseconds, read
 
 
-def _from_pattern(column: pa.Array, pattern: str) -> tuple[Ints, Bools]:
+def _from_pattern(column: Array, pattern: str) -> Read:
     # Half a second to import, and only patterns need it.
     import pandas as pd
 
@@ -234,7 +235,7 @@ def _from_pattern(column: pa.Array, pattern: str) -> tuple[Ints, Bools]:
     # hold.
     limit = np.iinfo(np.int64).max // factor
     within = (values >= -limit) & (values <= limit)
-    read = np.zeros(len(shaped), dtype=bool)
+    read = np.zeros_like(shaped)
     read[shaped] = within
     nanoseconds = np.zeros(len(shaped), dtype=np.int64)
     nanoseconds[read] = values[within] * factor
@@ -279,12 +280,12 @@ def _shape(pattern: str) -> tuple[str, list[str]]:
     return shape, letters
 
 
-def _parse(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+def _parse(texts: Array, kind: pa.DataType) -> Array:
     """Cast text to timestamps; what is shaped like one but is none (30 February)
     becomes null.
     """
     try:
-        return pc.cast(texts, kind)
+        return texts.cast(kind)
     except pa.ArrowInvalid:
         if len(texts) == 1:
             return pa.nulls(1, kind)

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 from lastitem.data.download.local_files import (
     KEPT,
@@ -23,16 +22,14 @@ from lastitem.data.download.local_files import (
 )
 from lastitem.data.download.synthetic import write_log
 from lastitem.data.download.transfer import Partial, download
-from lastitem.data.download.verification import SourceError, verify
+from lastitem.data.download.verification import Found, SourceError, verify
 from lastitem.errors import InputError
 from lastitem.files import cannot_write, read_json, write_aside, write_json
 
 _BLOCK = 1 << 18
 
 
-def fetch_first(
-    dataset: str, sources: Sources, out: Path, licence: str | None = None
-) -> dict[str, Any]:
+def fetch_first(dataset: str, sources: Sources, out: Path, licence: str | None = None) -> Found:
     """Fetch ``out`` from the first source that delivers what it promises.
 
     Local files come first, then files that were put by hand beside ``out``, then what
@@ -91,9 +88,7 @@ def fetch_first(
     raise InputError("\n".join(lines))
 
 
-def _fetch(
-    dataset: str, source: Source, file: Path | None, partial: Partial, out: Path
-) -> dict[str, Any]:
+def _fetch(dataset: str, source: Source, file: Path | None, partial: Partial, out: Path) -> Found:
     """Put what one source delivers, or the local ``file``, at ``out``; its bytes and
     sha256.
     """
@@ -114,7 +109,7 @@ def _fetch(
     return found
 
 
-def keep(out: Path, found: dict[str, Any], fingerprints: dict[str, str]) -> None:
+def keep(out: Path, found: Found, fingerprints: dict[str, str]) -> None:
     """Keep a download by a hard link beside it, because Snakemake deletes outputs
     before a rerun. A note holds its origin and the state of local files.
 
@@ -132,7 +127,7 @@ def keep(out: Path, found: dict[str, Any], fingerprints: dict[str, str]) -> None
 
 def take_kept(
     dataset: str, sources: Sources, out: Path, fingerprints: dict[str, str]
-) -> dict[str, Any] | None:
+) -> Found | None:
     """Put back what was fetched before, if a source of the same address still promises
     just that and no local file has changed since.
 

@@ -21,7 +21,14 @@ from requests import Response
 from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError
 
 from lastitem.data.download.local_files import RECORDS, Source, address_of, printable
-from lastitem.data.download.verification import TITLED, SourceError, not_data, not_the_file, verify
+from lastitem.data.download.verification import (
+    TITLED,
+    Found,
+    SourceError,
+    not_data,
+    not_the_file,
+    verify,
+)
 from lastitem.errors import InputError
 from lastitem.files import cannot_write, write_json
 from lastitem.progress import Progress
@@ -138,7 +145,7 @@ class Partial:
         self._file.close()
 
 
-def download(dataset: str, source: Source, partial: Partial) -> dict[str, Any]:
+def download(dataset: str, source: Source, partial: Partial) -> Found:
     """Bring the whole, verified file into ``partial``; first downloads are recorded
     beside its ``out``.
 
@@ -176,7 +183,7 @@ def download(dataset: str, source: Source, partial: Partial) -> dict[str, Any]:
             backoff = min(2 * backoff, MAXIMUM_BACKOFF_SECONDS)
 
 
-def _attempt(dataset: str, source: Source, partial: Partial) -> dict[str, Any]:
+def _attempt(dataset: str, source: Source, partial: Partial) -> Found:
     resumed = _transfer(dataset, source, partial)
     try:
         return verify(source, partial.path, address_of(source), partial.out.with_name(RECORDS))

@@ -25,13 +25,15 @@ _DAMAGES = (EOFError, OSError, ValueError, zlib.error, lzma.LZMAError, zipfile.B
 _BLOCK = 1 << 18
 
 
+#: What is known of a file: bytes and sha256; of a fetched one also source and address.
+Found = dict[str, Any]
+
+
 class SourceError(Exception):
     """One source failed; the next one is tried."""
 
 
-def verify(
-    source: Source, path: Path, address: str = "", records: Path | None = None
-) -> dict[str, Any]:
+def verify(source: Source, path: Path, address: str = "", records: Path | None = None) -> Found:
     """Hold a file to what is known of it; with ``records``, where nothing is published,
     to the first download from ``address``.
 
@@ -132,7 +134,7 @@ def _check_archive(head: bytes, path: Path) -> None:
         raise SourceError(f"the {kind} is cut off or damaged ({error})") from None
 
 
-def _hold_to_record(address: str, found: dict[str, Any], path: Path) -> None:
+def _hold_to_record(address: str, found: Found, path: Path) -> None:
     """Compare a file with its first download, or record it as that."""
     records = read_json(path) if path.exists() else {}
     try:

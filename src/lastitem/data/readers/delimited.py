@@ -5,6 +5,7 @@ import io
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -30,7 +31,7 @@ def read_delimited(log: RawLog) -> Iterator[Rows]:
     quotes = log.form.get("quotes", separator is None or len(separator) == 1)
     replaced = separator if separator and len(separator.encode()) > 1 else ""
     text = as_text(log.stream, log.encoding, replaced)
-    first = text.readline() if header else text.peek(1).lstrip(b"\r\n").split(b"\n", 1)[0]
+    first = text.readline() if header else text.peek(1).lstrip(b"\r\n").partition(b"\n")[0]
     if not first.strip():
         fault = "the first line, which should name the columns, is empty"
         raise InputError(fault if header else "holds no rows")
@@ -111,34 +112,38 @@ def _open(
     )
 
 
+@dataclass
 class _Skipped:
-    """Rows that pyarrow skips, because they have another number of fields."""
+    """Rows that pyarrow skips, because they have another number of fields.
 
-    def __init__(
-        self, followed: QuotesFollowed, written: Callable[[str], str], bad: BadRows
-    ) -> None:
-        self._followed, self._written, self._bad = followed, written, bad
-        # Appended to by pyarrow, which may parse ahead in a thread of its own.
-        self._rows: deque[tuple[int, str]] = deque()
+    Attributes
+    ----------
+    rows : appended to by pyarrow, which may parse ahead in a thread of its own.
+    """
+
+    followed: QuotesFollowed
+    written: Callable[[str], str]
+    bad: BadRows
+    rows: deque[tuple[int, str]] = field(default_factory=deque)
 
     def take(self, row: Any) -> str:
         """Called by pyarrow; it numbers rows from 1."""
-        self._rows.append((row.number - 1, row.text[:200]))
+        self.rows.append((row.number - 1, row.text[:200]))
         return "skip"
 
     def numbers_between(self, first: int, count: int) -> Ints:
         """The numbers of the ``count`` rows from ``first`` that are not skipped."""
-        missing = [row for row, _ in list(self._rows)]
+        missing = [row for row, _ in list(self.rows)]
         numbers = np.arange(first, first + count + len(missing))
         return np.setdiff1d(numbers, missing, assume_unique=True)[:count] if missing else numbers
 
     def report(self, before: float) -> None:
         """Count the rows skipped so far up to number ``before``, but for blank ones."""
-        while self._rows and self._rows[0][0] < before:
-            number, row = self._rows.popleft()
+        while self.rows and self.rows[0][0] < before:
+            number, row = self.rows.popleft()
             if row.strip():
-                line = int(self._followed.lines(np.array([number]))[0])
-                self._bad.add("wrong number of fields", [line], [self._written(row)])
+                lines = self.followed.lines(np.array([number])).tolist()
+                self.bad.add("wrong number of fields", lines, [self.written(row)])
 
 
 def _usable(
