@@ -95,24 +95,23 @@ def core_filter(
         for code, ids in zip(events, (log.user_ids, log.item_ids), strict=False)
     ]
 
-    def keep(mask: Bools) -> int:
-        removed = len(mask) - int(np.count_nonzero(mask))
+    def drop(gone: Bools) -> int:
+        removed = int(np.count_nonzero(gone))
         if removed:
-            gone = ~mask
             for count, code in zip(counts, events, strict=False):
                 np.subtract.at(count, code[gone], 1)
-            events[:] = [_compacted(column, mask) for column in events]
+            events[:] = [_compacted(column, ~gone) for column in events]
         return removed
 
-    def keep_frequent(kind: int) -> int:
+    def drop_kind(kind: int) -> int:
         rare = (counts[kind] < minimum_events) & (counts[kind] > 0)
-        return keep(~rare[events[kind]]) if rare.any() else 0
+        return drop(rare[events[kind]]) if rare.any() else 0
 
     def drop_repeats() -> dict[str, int]:
-        return {"repeats": keep(_is_not_repeat(*events[:2]))}
+        return {"repeats": drop(_equals_the_one_before(*events[:2]))}
 
     def drop_rare() -> dict[str, int]:
-        return {"events_of_rare_users": keep_frequent(0), "events_of_rare_items": keep_frequent(1)}
+        return {"events_of_rare_users": drop_kind(0), "events_of_rare_items": drop_kind(1)}
 
     rounds = [drop_repeats() | {"events_of_rare_users": 0, "events_of_rare_items": 0}]
     # Two events of a user become neighbours only where one between them went.
@@ -133,8 +132,7 @@ def _encoded(log: Interactions, events: Events, rounds: list[dict[str, int]]) ->
     user, item, time = events
     users = _renumber(user, len(log.user_ids), first=0)
     items = _renumber(item, len(log.item_ids), first=1)
-    tied = np.zeros(len(user), dtype=bool)
-    tied[1:] = (user[1:] == user[:-1]) & (time[1:] == time[:-1])
+    tied = _equals_the_one_before(user, time)
     if log.unit != "s":
         time = time // (NANOSECONDS["s"] // NANOSECONDS[log.unit])
     return Core(user, item, time, tied, log.user_ids.take(users), log.item_ids.take(items), rounds)
@@ -226,11 +224,14 @@ def write_core(core: Core, interactions: str | Path, users: str | Path, items: s
     """Write the events (user, item: int32; timestamp: int64 s; tied: bool) and the two
     id maps as Parquet.
     """
-    events = {"user": core.user, "item": core.item, "timestamp": core.timestamp, "tied": core.tied}
-    write_parquet(interactions, pa.table(events))
-    user, item = (np.arange(len(ids), dtype=np.int32) for ids in (core.user_ids, core.item_ids))
-    write_parquet(users, pa.table({"user": user, "user_id": core.user_ids}))
-    write_parquet(items, pa.table({"item": item + 1, "item_id": core.item_ids}))
+    columns = ("user", "item", "timestamp", "tied")
+    write_parquet(interactions, pa.table({name: getattr(core, name) for name in columns}))
+    for path, kind, ids, first in (
+        (users, "user", core.user_ids, 0),
+        (items, "item", core.item_ids, 1),
+    ):
+        codes = np.arange(first, first + len(ids), dtype=np.int32)
+        write_parquet(path, pa.table({kind: codes, f"{kind}_id": ids}))
 
 
 def _sorted_sequences(log: Interactions, ties: str, seed: int) -> Events:
@@ -266,46 +267,44 @@ def _sorted_by_user_and_time(user: Codes, item: Codes, time: Ints) -> Events:
     position_bits = (len(user) - 1).bit_length()
     time_bits = (int(time.max()) - earliest).bit_length()
     kept_bits = min(time_bits, 64 - position_bits - int(user.max()).bit_length())
-    lost_bits = np.uint64(time_bits - kept_bits)
-    user_shift, time_shift = np.uint64(kept_bits + position_bits), np.uint64(position_bits)
+    lost_bits, user_shift = time_bits - kept_bits, kept_bits + position_bits
     packed = np.empty(len(user), dtype=np.uint64)
     for block in _blocks(len(user)):
         packed[block] = user[block].astype(np.uint64) << user_shift
-        packed[block] |= (time[block] - earliest).astype(np.uint64) >> lost_bits << time_shift
+        packed[block] |= (time[block] - earliest).astype(np.uint64) >> lost_bits << position_bits
         packed[block] |= np.arange(block.start, block.stop, dtype=np.uint64)
     packed.sort()
     if lost_bits:
-        _sort_by_lost_bits(packed, time, time_shift)
+        _sort_by_lost_bits(packed, time, position_bits)
     # The sorted times take the place of the packed keys.
     sorted_user, sorted_item = np.empty_like(user), np.empty_like(item)
     sorted_time = packed.view(np.int64)
     for block in _blocks(len(user)):
         sorted_user[block] = packed[block] >> user_shift
-        position = (packed[block] & np.uint64((1 << position_bits) - 1)).view(np.int64)
+        position = (packed[block] & ((1 << position_bits) - 1)).view(np.int64)
         np.take(item, position, out=sorted_item[block], mode="clip")
         if lost_bits:
             np.take(time, position, out=sorted_time[block], mode="clip")
         else:
-            sorted_time[block] = (
-                packed[block] >> time_shift & np.uint64((1 << time_bits) - 1)
-            ).view(np.int64) + earliest
+            since = packed[block] >> position_bits & ((1 << time_bits) - 1)
+            sorted_time[block] = since.view(np.int64) + earliest
     return [sorted_user, sorted_item, sorted_time]
 
 
-def _sort_by_lost_bits(packed: NDArray[np.uint64], time: Ints, time_shift: np.uint64) -> None:
+def _sort_by_lost_bits(packed: NDArray[np.uint64], time: Ints, position_bits: int) -> None:
     """Sort, in place, the runs of events that agree in user and kept bits of the time
     by the whole time, then position.
     """
     in_run = np.zeros(len(packed) + 1, dtype=bool)
     for block in _blocks(len(packed) - 1):
         following = slice(block.start + 1, block.stop + 1)
-        equal = packed[block] >> time_shift == packed[following] >> time_shift
+        equal = packed[block] >> position_bits == packed[following] >> position_bits
         in_run[block] |= equal
         in_run[following] |= equal
     places = np.flatnonzero(in_run)
     events = packed[places]
-    position = events & np.uint64((1 << int(time_shift)) - 1)
-    packed[places] = events[np.lexsort((time[position], events >> time_shift))]
+    position = events & ((1 << position_bits) - 1)
+    packed[places] = events[np.lexsort((time[position], events >> position_bits))]
 
 
 def _blocks(length: int) -> Iterator[slice]:
@@ -348,7 +347,7 @@ def _renumber(code: Codes, total: int, first: int) -> Ints:
     return np.flatnonzero(present)
 
 
-def _is_not_repeat(user: Codes, item: Codes) -> Bools:
-    keep = np.ones(len(user), dtype=bool)
-    keep[1:] = (user[1:] != user[:-1]) | (item[1:] != item[:-1])
-    return keep
+def _equals_the_one_before(user: Codes, other: NDArray[Any]) -> Bools:
+    equal = np.zeros(len(user), dtype=bool)
+    equal[1:] = (user[1:] == user[:-1]) & (other[1:] == other[:-1])
+    return equal

