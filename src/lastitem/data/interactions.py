@@ -117,8 +117,7 @@ def read_interactions(path: str | Path, form: Mapping[str, Any]) -> Interactions
             if "elapsed" in form["columns"]:
                 elapsed.append(since_start)
             list(numbering)  # wait
-            if not encoders:
-                encoders = {role: encoder_of(column) for role, column in columns.items()}
+            encoders = encoders or {role: encoder_of(column) for role, column in columns.items()}
             numbering = pool.map(
                 lambda encoder, column: encoder.add(column), encoders.values(), columns.values()
             )

@@ -153,18 +153,12 @@ def _is_number(kind: pa.DataType) -> bool:
     return is_integer(kind) or is_floating(kind) or is_decimal(kind)
 
 
-def _filled(column: Array) -> Read:
-    return np.asarray(pc.fill_null(column, 0)), np.asarray(pc.is_valid(column))
-
-
 def _scaled(column: Array, factor: int) -> Read:
-    values, read = _filled(column)
     # What would not fit is centuries off; it is cut to the end of the range, where it
     # is still implausible.
     limit = np.iinfo(np.int64).max // factor
-    if values.min(initial=0) < -limit or values.max(initial=0) > limit:
-        values = np.clip(values, -limit, limit)
-    return values * factor, read
+    values = np.clip(pc.fill_null(column, 0), -limit, limit)
+    return values * factor, np.asarray(pc.is_valid(column))
 
 
 def _from_float(column: Array, factor: int) -> Read:
@@ -187,11 +181,12 @@ def _from_numbers(column: Array, factor: int) -> Read:
     parts = r"^(?P<sign>[+-]?)(?P<whole>[0-9]+)\.?(?P<rest>[0-9]*)$"
     sign, whole, rest = pc.extract_regex(column.filter(decimal), parts).flatten()
     # 19 digits may exceed an int64, but then they exceed every plausible time, too.
-    whole = np.minimum(whole.cast(pa.uint64()), np.uint64(np.iinfo(np.int64).max))
+    limit = np.iinfo(np.int64).max // factor
+    whole = np.minimum(whole.cast(pa.uint64()), limit).astype(np.int64)
     digits = pc.utf8_rpad(pc.utf8_slice_codeunits(rest, 0, 9), 9, "0")
     rest = digits.cast(pa.int64()).to_numpy() * factor // NANOSECONDS["s"]
     sign = np.where(pc.equal(sign, "-"), -1, 1)
-    nanoseconds[decimal] = sign * (_scaled(pa.array(whole.astype(np.int64)), factor)[0] + rest)
+    nanoseconds[decimal] = sign * (whole * factor + rest)
     numbers = column.filter(scientific).cast(pa.float64())
     nanoseconds[scientific], _ = _from_float(numbers, factor)
     return nanoseconds, decimal | scientific
@@ -207,7 +202,7 @@ def _from_iso(column: Array) -> Read:
             texts = pc.replace_substring_regex(texts, _ZONE, r"\1\2")
             texts = pc.replace_substring(texts, "UTC", "Z")
         times = _parse(texts, pa.timestamp("ns", zone))
-        nanoseconds[mask], read[mask] = _filled(times.cast(pa.int64()))
+        nanoseconds[mask], read[mask] = _scaled(times.cast(pa.int64()), 1)
     return nanoseconds, read
 
 

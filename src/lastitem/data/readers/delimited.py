@@ -17,7 +17,7 @@ from lastitem.arrays import Ints
 from lastitem.data.columns import matches
 from lastitem.data.readers import transcoding
 from lastitem.data.readers.quotes import QuotesFollowed, like_a_row
-from lastitem.data.readers.rows import QUOTED_EXAMPLES, BadRows, RawLog, Rows
+from lastitem.data.readers.rows import BadRows, RawLog, Rows
 from lastitem.data.readers.transcoding import UNIT_SEPARATOR, UNREADABLE, as_text, shown
 from lastitem.data.readers.unpacking import unpacked
 from lastitem.errors import InputError
@@ -35,25 +35,20 @@ def read_delimited(log: RawLog) -> Iterator[Rows]:
     if not first.strip():
         fault = "the first line, which should name the columns, is empty"
         raise InputError(fault if header else "holds no rows")
-    names, separator = _columns(
+    width, positions, separator = _columns(
         first, log.columns, UNIT_SEPARATOR if replaced else separator, quotes, header
     )
-    positions = {
-        role: names.index(column) if header else column for role, column in log.columns.items()
-    }
     if not text.peek(1):
         return
     followed = QuotesFollowed(
-        text, separator, 1 + header, like_a_row(text.peek(1), separator, len(names), positions)
+        text, separator, 1 + header, like_a_row(text.peek(1), separator, width, positions)
     )
 
     def written(value: str) -> str:
         return shown(value.replace(UNIT_SEPARATOR, replaced or UNIT_SEPARATOR))
 
     skipped = _Skipped(followed, written, log.bad)
-    pieces = _open(
-        followed if quotes else text, separator, quotes, len(names), positions, skipped.take
-    )
+    pieces = _open(followed if quotes else text, separator, quotes, width, positions, skipped.take)
     next_row, empty = 0, list[Ints]()
     for piece in pieces:
         numbers = skipped.numbers_between(next_row, piece.num_rows)
@@ -176,14 +171,11 @@ def _add_what_is_not_blank(log: RawLog, lines: Ints) -> None:
     """Count those of these lines that are not blank, but hold no user, item and time;
     it takes another pass through the file.
     """
-    found, texts = list[int](), list[str]()
     with unpacked(log.path, log.form.get("member")) as (_, stream):
         numbered = enumerate(as_text(stream, log.encoding), 1)
         for wanted in lines.tolist():
             if line := next(line for number, line in numbered if number == wanted).strip():
-                found.append(wanted)
-                texts += [shown(line.decode())] if len(texts) < QUOTED_EXAMPLES else []
-    log.bad.add("no user, item and time", found, texts)
+                log.bad.add("no user, item and time", [wanted], [shown(line.decode())])
 
 
 def _columns(
@@ -192,8 +184,8 @@ def _columns(
     separator: str | None,
     quotes: bool,
     header: bool,
-) -> tuple[list[str], str]:
-    """The column names (or, without a header, as many empty ones) of a first line, and
+) -> tuple[int, dict[str, int], str]:
+    """The number of columns of a first line, the positions of those that are read, and
     the separator that gives them.
     """
     line = first.decode("utf-8", errors="replace").rstrip("\r\n")
@@ -218,12 +210,13 @@ def _columns(
                             f"the column {column!r} for {role} occurs more than once in the header;"
                             " rename all but one"
                         )
-                return names, candidate
+                found = {role: names.index(column) for role, column in columns.items()}
+                return len(names), found, candidate
     most, names = max(splits.items(), key=lambda split: len(split[1]))
     there = names if header else range(len(names))
     missing = [role for role, column in columns.items() if column not in there]
     if not missing:
-        return [""] * len(names), most
+        return len(names), dict(columns), most
     wanted = f"no column {columns[missing[0]]!r} for {missing[0]}; found"
     if not header:
         raise InputError(f"{wanted}: {len(names)} columns, numbered from 0")

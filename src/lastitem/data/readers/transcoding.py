@@ -42,21 +42,18 @@ class Transcoded(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         """Fill the buffer as far as there is text."""
         while not self._waiting and not self._ended:
-            self._fill(len(buffer))
+            block = self._read(len(buffer))
+            if self._separator:
+                # A block may end within a separator: then the separator's beginning
+                # waits for its rest.
+                while not self._ended and self._replaced(block).endswith(self._beginnings):
+                    block += self._read(1)
+                block = self._replaced(block)
+            self.has_unreadable |= _UNREADABLE_START in block
+            self._waiting = block
         taken, self._waiting = self._waiting[: len(buffer)], self._waiting[len(buffer) :]
         buffer[: len(taken)] = taken
         return len(taken)
-
-    def _fill(self, size: int) -> None:
-        block = self._read(size)
-        if self._separator:
-            # A block may end within a separator: then the separator's beginning waits
-            # for its rest.
-            while not self._ended and self._replaced(block).endswith(self._beginnings):
-                block += self._read(1)
-            block = self._replaced(block)
-        self.has_unreadable |= _UNREADABLE_START in block
-        self._waiting = block
 
     def _read(self, size: int) -> bytes:
         block = self._source.read(size)
