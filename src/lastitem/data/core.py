@@ -341,7 +341,7 @@ def _renumber(code: Codes, total: int, first: int) -> Ints:
     """
     present = np.zeros(total, dtype=bool)
     present[code] = True
-    number = np.cumsum(present, dtype=np.int32) + np.int32(first - 1)
+    number = np.cumsum(present, dtype=np.int32) + (first - 1)
     for block in _blocks(len(code)):
         code[block] = number[code[block]]
     return np.flatnonzero(present)

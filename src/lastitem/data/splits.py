@@ -111,8 +111,7 @@ def global_temporal_split(
     length = np.where(in_train, known, 0)
     held, train, held_from = in_train, length - in_train, length - 1
     if validation == "by_time":
-        held_from, threshold = _events_until(offsets, timestamp, length, quantile)
-        thresholds["validation"] = threshold
+        held_from, thresholds["validation"] = _events_until(offsets, timestamp, length, quantile)
         held = held_from < length
         train = np.where(held_from >= 2, held_from, 0)
     elif validation == "by_user":

@@ -70,7 +70,7 @@ def fetch_first(dataset: str, sources: Sources, out: Path, licence: str | None =
     failures = []
     with closing(Partial(out)) as partial:
         for name, source, address, file in _ways(sources, out):
-            if file is None and licence:
+            if licence and not file:
                 print(f"{dataset}: licence: {licence}", file=sys.stderr)
                 licence = None
             try:
@@ -175,7 +175,7 @@ def _ways(sources: Sources, out: Path) -> Iterator[tuple[str, Source, str, Path 
             yield name, source, source["path"], on_disk(source["path"])
     for name, source in sources.items():
         file = by_hand_file(source, out.parent)
-        if file is not None and (os.path.isfile(file) or "by_hand" in source):
+        if file and (os.path.isfile(file) or "by_hand" in source):
             yield name, source, printable(file), file
     for name, source in sources.items():
         if "path" not in source and "by_hand" not in source:

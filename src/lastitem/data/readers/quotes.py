@@ -113,6 +113,18 @@ class QuotesFollowed(io.RawIOBase):
         """Take in ``text``, of which the first ``start`` bytes only say how it goes on:
         the byte before, or a quote that opens the value that is still open.
         """
+
+        def value_at(begin: int, end: int) -> _Value:
+            """What is known of a value, with what earlier blocks held of it."""
+            first, last = np.searchsorted(breaks, (begin, end)).tolist()
+            has_row = bisect_left(rows, begin) < bisect_left(rows, end)
+            if self._open and begin == start:
+                line, beginning, lost, _ = self._open
+                return _Value(line, beginning, lost + last - first, had_row or has_row)
+            row = text.rfind(b"\n", 0, begin) + 1
+            beginning = text[row : row + 200].decode("utf-8", "ignore")
+            return _Value(self._line + first, beginning, last - first, has_row)
+
         codes = np.frombuffer(text, dtype=np.uint8)
         quotes = np.flatnonzero(codes == ord('"'))
         breaks = start + np.flatnonzero(codes[start:] == ord("\n"))
@@ -128,7 +140,7 @@ class QuotesFollowed(io.RawIOBase):
                 # The value was opened by the last opening quote that doubles none.
                 opening = quotes[::2]
                 begin = int(opening[codes[opening - 1] != ord('"')][-1]) + 1
-                still_open = self._value_at((begin, len(text)), text, start, breaks, rows)
+                still_open = value_at(begin, len(text))
         else:
             values = list(self._value.finditer(text))
             # A break is inside if more values begin before it than end before it.
@@ -141,10 +153,10 @@ class QuotesFollowed(io.RawIOBase):
                 # Text behind the closing quote: it was meant to open another value.
                 unclosed = match[2] != b'"'
                 if match[2] is None:
-                    still_open = self._value_at(match.span(1), text, start, breaks, rows)
+                    still_open = value_at(*match.span(1))
                 # Only a value of several lines, perhaps of earlier blocks, loses rows.
                 elif (b"\n" in match[1] or self._open) and (unclosed or rows or had_row):
-                    value = self._value_at(match.span(1), text, start, breaks, rows)
+                    value = value_at(*match.span(1))
                     if value.breaks and (unclosed or value.has_row):
                         self.lost.append(value[:3])
         self._begun = self._beginning(text, start) if still_open else None
@@ -158,36 +170,9 @@ class QuotesFollowed(io.RawIOBase):
         """Whether every quote stands beside a separator, an end of a line or another
         quote: before it if it opens, behind it if it closes.
         """
-        before, behind = quotes[::2] - 1, quotes[1::2] + 1
-        behind = behind[behind < len(codes)]
-        return bool(
-            self._beside_quotes[codes[before]].all() and self._beside_quotes[codes[behind]].all()
-        )
-
-    def _value_at(
-        self,
-        span: tuple[int, int],
-        text: bytes,
-        start: int,
-        breaks: Ints,
-        rows: list[int],
-    ) -> _Value:
-        """What is known of the value at ``span`` of the text, with what earlier blocks
-        held of it.
-
-        Parameters
-        ----------
-        breaks : int64, where there are line breaks in the text, from ``start`` on.
-        rows : where lines that look like rows begin inside of values.
-        """
-        first, last = np.searchsorted(breaks, span).tolist()
-        has_row = bisect_left(rows, span[0]) < bisect_left(rows, span[1])
-        if self._open and span[0] == start:
-            line, beginning, lost, had_row = self._open
-            return _Value(line, beginning, lost + last - first, had_row or has_row)
-        row = text.rfind(b"\n", 0, span[0]) + 1
-        beginning = text[row : row + 200].decode("utf-8", "ignore")
-        return _Value(self._line + first, beginning, last - first, has_row)
+        beside = np.append(quotes[::2] - 1, quotes[1::2] + 1)
+        # Behind the end of the text "clip" finds the quote itself.
+        return bool(self._beside_quotes[codes.take(beside, mode="clip")].all())
 
     def _rows_inside(self, text: bytes, start: int, breaks: Ints, inside: Bools) -> list[int]:
         """Where in ``text`` lines that look like rows begin inside of values."""

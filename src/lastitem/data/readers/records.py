@@ -119,7 +119,7 @@ def parse_python_record(line: str, wanted: frozenset[str]) -> dict[str, Any]:
     """
     tokens: dict[str, str] = {}
     at = 1
-    while (pair := _PAIR.match(line, at)) is not None:
+    while pair := _PAIR.match(line, at):
         tokens[pair[1].lstrip("uU")[1:-1]] = pair[2]
         at = pair.end()
     try:
