@@ -175,8 +175,8 @@ def describe(counts: Mapping[str, Any]) -> str:
     name, raw, core, p = counts["dataset"], counts["raw"], counts["core"], counts["minimum_events"]
     bad = sum(raw["bad_rows"].values())
     causes = "; ".join(f"{cause}: {count:,}" for cause, count in raw["bad_rows"].items())
-    rounds = f"{len(counts['rounds'])} round{'s' * (len(counts['rounds']) > 1)}"
-    removed = {key: sum(found[key] for found in counts["rounds"]) for key in counts["rounds"][0]}
+    rounds = counts["rounds"]
+    removed = {key: sum(found[key] for found in rounds) for key in rounds[0]}
     lines = [
         f"read {raw['interactions'] + bad:,} rows, times as {raw['time_format']!r}; {bad:,}"
         " unusable" + (f" ({causes})" if bad else ""),
@@ -187,7 +187,8 @@ def describe(counts: Mapping[str, Any]) -> str:
         (
             f"left out {removed['repeats']:,} consecutive repeats,"
             f" {removed['events_of_rare_users']:,} interactions of users and"
-            f" {removed['events_of_rare_items']:,} of items with fewer than {p}, in {rounds}"
+            f" {removed['events_of_rare_items']:,} of items with fewer than {p}, in"
+            f" {len(rounds)} round{'s' * (len(rounds) > 1)}"
         ),
         (
             f"kept {core['interactions']:,} interactions of {core['users']:,} users with"

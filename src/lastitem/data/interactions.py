@@ -220,12 +220,12 @@ def _check_bad_rows(
         return
     causes = "; ".join(f"{cause}: {count:,}" for cause, count in bad.counts.items())
     remedies = []
-    if any("time" in cause for cause in bad.counts):
+    if "time" in causes:
         remedies.append(
             f"times were read as {time_format!r}; if that is wrong, say how they are written with"
             " `time`: s, ms, us, ns, iso, or a pattern such as '%d.%m.%Y'"
         )
-    if any(" is not " in cause for cause in bad.counts):
+    if " is not " in causes:
         remedies.append("name the file's `encoding`, such as latin-1")
     remedies.append("check `columns`, `separator`, `header`, `quotes` and `format`")
     quoted = "".join(f"\n  line {line}: {cause}: {text}" for line, cause, text in bad.examples)

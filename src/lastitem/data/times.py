@@ -238,11 +238,11 @@ def _from_pattern(column: Array, pattern: str) -> Read:
     return nanoseconds[codes], read[codes]
 
 
-def _shape(pattern: str) -> tuple[str, list[str]]:
+def _shape(pattern: str) -> tuple[str, set[str]]:
     """A regular expression of the texts that a pattern means, and the letters of its
     directives; :class:`InputError` if it is no pattern of points in time.
     """
-    letters: list[str] = []
+    letters: set[str] = set()
 
     def expression(token: re.Match[str]) -> str:
         if token[0] == "%%" or token[0][0] != "%":
@@ -254,19 +254,19 @@ def _shape(pattern: str) -> tuple[str, list[str]]:
                 f"`time`: the pattern {pattern!r} cannot be used because of {token[0]!r}; each of"
                 f" {known} may occur once"
             )
-        letters.append(letter)
+        letters.add(letter)
         return f"(?:{_DIRECTIVES[letter]})"
 
     shape = re.sub(r"%.?|\s+|.", expression, pattern)
-    if not {"Y", "y"} & set(letters):
+    if letters.isdisjoint("Yy"):
         raise InputError(f"`time`: the pattern {pattern!r} holds no year (%Y or %y)")
     if ("I" in letters) != ("p" in letters):
         raise InputError(
             f"`time`: the pattern {pattern!r} holds one of %I and %p without the other; %H counts"
             " hours to 23"
         )
-    parts = [bool({*part} & set(letters)) for part in ("mbB", "d", "HI", "M", "S", "f")]
-    if parts != sorted(parts, reverse=True):
+    missing = [letters.isdisjoint(part) for part in ("mbB", "d", "HI", "M", "S", "f")]
+    if missing != sorted(missing):
         raise InputError(
             f"`time`: the pattern {pattern!r} leaves out a part between those that it holds; they"
             " are month (%m, %b, %B), day (%d), hour (%H, or %I and %p), minute (%M), second (%S)"

@@ -228,7 +228,11 @@ def _transfer(dataset: str, source: Source, partial: Partial) -> bool:
             content_type = response.headers.get("Content-Type", "").partition(";")[0]
             if kind := not_data(head, content_type.strip().lower()):
                 raise not_the_file(kind, head + _take(blocks, TITLED - len(head)))
-            partial.begin(address=address_of(source), validator=_validator(response), bytes=total)
+            # For If-Range; a weak entity tag does not promise the same bytes.
+            validator = response.headers.get("ETag", "")
+            if not validator.startswith('"'):
+                validator = response.headers.get("Last-Modified")
+            partial.begin(address=address_of(source), validator=validator, bytes=total)
             partial.append(head)
         else:
             came_by = f" (redirected to {response.url})" if response.history else ""
@@ -253,7 +257,9 @@ def _goes_on(
     """
     start = partial.size
     first, total = _content_range(response)
-    changed = _changed(response, validator)
+    # A server that did not hold the file to the validator tells so by what it sends.
+    header = "ETag" if validator and validator.startswith('"') else "Last-Modified"
+    changed = validator is not None and response.headers.get(header, validator) != validator
     if response.status_code == 416:
         if start == (total or partial.note().get("bytes")) and not changed:
             return False
@@ -309,22 +315,6 @@ def _explained(error: Exception) -> SourceError:
 
 def _status(response: Response) -> str:
     return f"HTTP status {response.status_code} {response.reason or ''}".rstrip()
-
-
-def _validator(response: Response) -> str | None:
-    """Something for If-Range; a weak entity tag does not promise the same bytes."""
-    tag = response.headers.get("ETag", "")
-    return tag if tag.startswith('"') else response.headers.get("Last-Modified")
-
-
-def _changed(response: Response, validator: str | None) -> bool:
-    """Whether a server that should have held the file to the validator, but did not,
-    tells so by what it sends.
-    """
-    if validator is None:
-        return False
-    header = "ETag" if validator.startswith('"') else "Last-Modified"
-    return response.headers.get(header, validator) != validator
 
 
 def _content_range(response: Response) -> tuple[int | None, int | None]:

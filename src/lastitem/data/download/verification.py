@@ -61,9 +61,7 @@ def verify(source: Source, path: Path, address: str = "", records: Path | None =
     found = {"bytes": path.stat().st_size, "sha256": digest.hexdigest()}
     if any(source.get(key, value) != value for key, value in found.items()):
         compared = ", ".join(
-            f"{key} is {value}, expected {source[key]}"
-            for key, value in found.items()
-            if key in source
+            f"{key} is {found[key]}, expected {source[key]}" for key in found if key in source
         )
         raise SourceError(f"{compared}: the file was changed at its source or damaged on the way")
     if "sha256" not in source:
@@ -139,11 +137,9 @@ def _hold_to_record(address: str, found: Found, path: Path) -> None:
     records = read_json(path) if path.exists() else {}
     try:
         first = records.get(address)
-        if first and any(first[key] != found[key] for key in found):
+        if first and not found.items() <= first.items():
             entry = json.dumps(address, ensure_ascii=False)
-            compared = ", ".join(
-                f"{key} is {value}, was {first[key]}" for key, value in found.items()
-            )
+            compared = ", ".join(f"{key} is {found[key]}, was {first[key]}" for key in found)
             raise SourceError(
                 f"{compared} at the first download on {first['date']}: the file was changed at its"
                 " source or damaged on the way. If the change is known and meant, delete the entry"
