@@ -46,12 +46,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise _unusable(arguments, "no user has two training events")
     write_parquet(arguments.train, part_table(item, timestamp, offsets, split.train.length))
     counts = {"train": {"users": split.train.users, "events": split.train.events}}
-    for name, part in (("validation", split.validation), ("test", split.test)):
+    for name in ("validation", "test"):
+        part = getattr(split, name)
         users, positions, without_history = target_positions(part, arguments.target, arguments.seed)
         if not len(users):
             raise _unusable(arguments, f"the {name} part holds no target")
         part = part.of_users(users)
-        targets = (users, positions, tied[offsets[users] + positions])
+        targets = users, positions, tied[offsets[users] + positions]
         table = part_table(item, timestamp, offsets, part.length, targets)
         write_parquet(getattr(arguments, name), table)
         counts[name] = {

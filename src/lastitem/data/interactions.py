@@ -149,25 +149,22 @@ def raw_counts(log: Interactions) -> dict[str, Any]:
     (:func:`lastitem.data.ids.words_for_nothing`: id → its interactions), time_format,
     time_resolution.
     """
+    kinds = {"users": (log.user_ids, log.user), "items": (log.item_ids, log.item)}
     return {
         "users": len(log.user_ids),
         "items": len(log.item_ids),
         "interactions": len(log.user),
         "bad_rows": log.bad_rows,
-        "look_alikes": {"users": look_alikes(log.user_ids), "items": look_alikes(log.item_ids)},
+        "look_alikes": {kind: look_alikes(ids) for kind, (ids, _) in kinds.items()},
         "words_for_nothing": {
-            "users": _events_of_nothing(log.user_ids, log.user),
-            "items": _events_of_nothing(log.item_ids, log.item),
+            kind: {
+                ids[place].as_py(): int(np.count_nonzero(codes == place))
+                for place in words_for_nothing(ids).tolist()
+            }
+            for kind, (ids, codes) in kinds.items()
         },
         "time_format": log.time_format,
         "time_resolution": log.unit,
-    }
-
-
-def _events_of_nothing(ids: Array, codes: Codes) -> dict[str, int]:
-    return {
-        ids[place].as_py(): int(np.count_nonzero(codes == place))
-        for place in words_for_nothing(ids).tolist()
     }
 
 

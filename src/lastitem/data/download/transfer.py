@@ -211,7 +211,7 @@ def _transfer(dataset: str, source: Source, partial: Partial) -> bool:
     headers: dict[str, Any] = {"Accept-Encoding": "identity"}
     if start:
         # Of None requests makes no header.
-        headers |= {"Range": f"bytes={start}-", "If-Range": validator}
+        headers |= {"Range": f"bytes={start}-", "If-Range": validator or None}
     address = _ask_share(**source["share"]) if "share" in source else source["url"]
     with _answer(address, headers=headers) as response:
         status = response.status_code

@@ -89,9 +89,7 @@ def _open(
     return open_csv(
         text,
         read_options=ReadOptions(
-            column_names=[*map(str, range(width))],
-            use_threads=False,
-            block_size=transcoding.BLOCK,
+            column_names=[*map(str, range(width))], use_threads=False, block_size=transcoding.BLOCK
         ),
         parse_options=ParseOptions(
             delimiter=separator,
