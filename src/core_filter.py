@@ -7,7 +7,6 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from lastitem.arguments import add_files
 from lastitem.data.core import TIE_ORDERS, core_filter, describe, statistics, write_core
 from lastitem.data.interactions import raw_counts, read_interactions
 from lastitem.errors import InputError, run
@@ -17,16 +16,16 @@ from lastitem.files import read_json, write_json
 def main(argv: Sequence[str] | None = None) -> None:
     """Parse arguments, read, filter, write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    add_files(
-        parser,
-        dataset="name for messages and tables",
-        log="the raw log as it was downloaded",
-        provenance="JSON written by download.py; names the source",
-        interactions="output: user, item, timestamp (Parquet)",
-        users="output: user code → original id (Parquet)",
-        items="output: item code → original id (Parquet)",
-        statistics="output: counts and the row of Table 1 (JSON)",
-    )
+    for name, text in (
+        ("dataset", "name for messages and tables"),
+        ("log", "the raw log as it was downloaded"),
+        ("provenance", "JSON written by download.py; names the source"),
+        ("interactions", "output: user, item, timestamp (Parquet)"),
+        ("users", "output: user code → original id (Parquet)"),
+        ("items", "output: item code → original id (Parquet)"),
+        ("statistics", "output: counts and the row of Table 1 (JSON)"),
+    ):
+        parser.add_argument(f"--{name}", required=True, help=text)
     parser.add_argument(
         "--sources",
         required=True,

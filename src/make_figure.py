@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from lastitem.arguments import add_study, function_in
+from lastitem.arguments import add_shown
 from lastitem.errors import run
 from lastitem.report import figures
 from lastitem.report.drawing import save
@@ -15,20 +15,12 @@ from lastitem.study.runs import Stamp, read_summary, write_csv
 def main(argv: Sequence[str] | None = None) -> None:
     """Parse arguments, draw, write the figure and its numbers."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("figure", type=function_in(figures), help="its function")
-    parser.add_argument(
-        "--summaries", required=True, nargs="+", help="what it shows, in this order (Parquet)"
-    )
-    parser.add_argument("--published", nargs="*", help="none: figures show no paper's numbers")
-    add_study(parser)
-    parser.add_argument(
-        "--out", required=True, nargs="+", help="outputs: .pdf, .png, .csv, by their ending"
-    )
+    add_shown(parser, figures, ".pdf, .png or .csv")
     arguments = parser.parse_args(argv)
 
     summaries = [read_summary(path, arguments.studies) for path in arguments.summaries]
     frames = [summary.rows for summary in summaries]
-    drawn = arguments.figure(*frames, **arguments.settings)
+    drawn = arguments.function(*frames, **arguments.settings)
     for path in arguments.out:
         if path.endswith(".csv"):
             stamp = Stamp.joined(arguments.study, [summary.stamp for summary in summaries])

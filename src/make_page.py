@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 
 from lastitem import __version__
-from lastitem.arguments import add_study
+from lastitem.arguments import add_files, add_study
 from lastitem.errors import run
 from lastitem.files import read_json, write_aside
 from lastitem.report import answers, page
@@ -20,22 +20,17 @@ from lastitem.report import answers, page
 def main(argv: Sequence[str] | None = None) -> None:
     """Parse arguments, read what was made, write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--tables", required=True, nargs="+", help="JSON of each table; its CSV lies beside it"
-    )
-    parser.add_argument(
-        "--figures", required=True, nargs="+", help="PNG of each figure; its CSV lies beside it"
-    )
-    parser.add_argument("--titles", required=True, nargs="+", help="what each figure shows")
-    parser.add_argument("--captions", required=True, nargs="+", help="a text for each figure")
-    parser.add_argument(
-        "--descriptions",
-        required=True,
-        nargs="+",
-        help="model.json of each run: the versions it was trained with",
+    add_files(
+        parser,
+        "+",
+        tables="JSON of each table; its CSV lies beside it",
+        figures="PNG of each figure; its CSV lies beside it",
+        titles="what each figure shows",
+        captions="a text for each figure",
+        descriptions="model.json of each run: the versions it was trained with",
     )
     add_study(parser)
-    parser.add_argument("--out", required=True, help="output (HTML)")
+    add_files(parser, out="output (HTML)")
     arguments = parser.parse_args(argv)
 
     studies, settings = arguments.studies, arguments.settings

@@ -5,7 +5,7 @@ JSON.
 import argparse
 from collections.abc import Sequence
 
-from lastitem.arguments import add_study, function_in
+from lastitem.arguments import add_shown
 from lastitem.errors import run
 from lastitem.report import tables
 from lastitem.report.table import write
@@ -15,20 +15,12 @@ from lastitem.study.runs import Stamp, read_csv, read_summary
 def main(argv: Sequence[str] | None = None) -> None:
     """Parse arguments, make the table, write it in every form asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("table", type=function_in(tables), help="its function")
-    parser.add_argument(
-        "--summaries", required=True, nargs="+", help="what it shows, in this order (Parquet)"
-    )
-    parser.add_argument("--published", nargs="*", default=[], help="CSV of the paper's numbers")
-    add_study(parser)
-    parser.add_argument(
-        "--out", required=True, nargs="+", help="outputs: .csv, .md, .tex or .json, by their ending"
-    )
+    add_shown(parser, tables, ".csv, .md, .tex or .json")
     arguments = parser.parse_args(argv)
 
     summaries = [read_summary(path, arguments.studies) for path in arguments.summaries]
     published = [read_csv(path) for path in arguments.published]
-    table = arguments.table(*summaries, *published, **arguments.settings)
+    table = arguments.function(*summaries, *published, **arguments.settings)
     stamp = Stamp.joined(arguments.study, [summary.stamp for summary in summaries])
     for path in arguments.out:
         write(table, path, stamp)

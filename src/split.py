@@ -4,7 +4,6 @@ import argparse
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from lastitem.arguments import add_files
 from lastitem.data.core import offsets_of
 from lastitem.data.splits import (
     SPLITS,
@@ -46,13 +45,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise _unusable(arguments, "no user has two training events")
     write_parquet(arguments.train, part_table(item, timestamp, offsets, split.train.length))
     counts = {"train": {"users": split.train.users, "events": split.train.events}}
-    for name in ("validation", "test"):
-        part = getattr(split, name)
+    for name, part in (("validation", split.validation), ("test", split.test)):
         users, positions, without_history = target_positions(part, arguments.target, arguments.seed)
         if not len(users):
             raise _unusable(arguments, f"the {name} part holds no target")
         part = part.of_users(users)
-        targets = users, positions, tied[offsets[users] + positions]
+        targets = (users, positions, tied[offsets[users] + positions])
         table = part_table(item, timestamp, offsets, part.length, targets)
         write_parquet(getattr(arguments, name), table)
         counts[name] = {
@@ -73,14 +71,14 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    add_files(
-        parser,
-        interactions="Parquet written by core_filter.py",
-        train="output (Parquet)",
-        validation="output (Parquet)",
-        test="output (Parquet)",
-        counts="output: thresholds and counts (JSON)",
-    )
+    for name, text in (
+        ("interactions", "Parquet written by core_filter.py"),
+        ("train", "output (Parquet)"),
+        ("validation", "output (Parquet)"),
+        ("test", "output (Parquet)"),
+        ("counts", "output: thresholds and counts (JSON)"),
+    ):
+        parser.add_argument(f"--{name}", required=True, help=text)
     parser.add_argument(
         "--kind",
         required=True,

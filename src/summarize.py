@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from lastitem import __version__
-from lastitem.arguments import add_study, function_in
+from lastitem.arguments import add_files, add_study, function_in
 from lastitem.errors import run
 from lastitem.files import read_json
 from lastitem.report import summaries
@@ -30,15 +30,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Parse arguments, read, summarize, write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("summary", type=function_in(summaries), help="its function")
-    parser.add_argument(
-        "--inputs",
-        required=True,
-        nargs="+",
-        help="what it is made of, in the order of its function: summaries, and files of each run or"
-        " dataset, told apart by their names; model.json tells the versions of the trainings",
+    add_files(
+        parser,
+        "+",
+        inputs="what it is made of, in the order of its function: summaries, and files of each run"
+        " or dataset, told apart by their names; model.json tells the versions of the trainings",
     )
     add_study(parser)
-    parser.add_argument("--out", required=True, help="output (Parquet)")
+    add_files(parser, out="output (Parquet)")
     arguments = parser.parse_args(argv)
 
     read: dict[str, Any] = {}

@@ -11,10 +11,13 @@ from typing import Any
 from lastitem.study.runs import Run
 
 
-def add_files(parser: argparse.ArgumentParser, **files: str) -> None:
-    """Add a required option for each file; its help says what the file is."""
+def add_files(parser: argparse.ArgumentParser, nargs: str | None = None, **files: str) -> None:
+    """Add a required option for each file, or for several (``nargs``); its help says
+    what the file is.
+    """
     for name, help_text in files.items():
-        parser.add_argument(f"--{name.replace('_', '-')}", required=True, help=help_text)
+        option = f"--{name.replace('_', '-')}"
+        parser.add_argument(option, required=True, nargs=nargs, help=help_text)
 
 
 def add_seen_filter(parser: argparse.ArgumentParser) -> None:
@@ -78,6 +81,17 @@ def add_trained_model(parser: argparse.ArgumentParser) -> None:
         test="test part (Parquet)",
     )
     add_device(parser)
+
+
+def add_shown(parser: argparse.ArgumentParser, module: ModuleType, endings: str) -> None:
+    """Add what makes a table or figure is told: its function, what it shows, the study,
+    and where to write.
+    """
+    parser.add_argument("function", type=function_in(module), help="its function")
+    add_files(parser, "+", summaries="what it shows, in this order (Parquet)")
+    parser.add_argument("--published", nargs="*", default=[], help="CSV of the paper's numbers")
+    add_study(parser)
+    add_files(parser, "+", out=f"outputs: {endings}, by their ending")
 
 
 def function_in(module: ModuleType) -> Callable[[str], Callable[..., Any]]:

@@ -32,7 +32,9 @@ def configure(device: str, threads: int) -> str:
     # starts.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.set_num_threads(threads)
-    torch.use_deterministic_algorithms(True)
+    # The flag of torch.use_deterministic_algorithms, which tells the compiler, too: to
+    # import that takes every job a second and a half. Who compiles tells it itself.
+    torch.set_deterministic_debug_mode("error")
     # By default cuDNN, which computes GRU4Rec's layers, rounds to TF32 what the other
     # models compute in float32.
     torch.backends.cudnn.allow_tf32 = False

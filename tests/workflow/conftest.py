@@ -10,10 +10,13 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from .forked import run_forked
 
 ROOT = Path(__file__).parents[2]
 COPIED = [
@@ -91,22 +94,16 @@ HEEDS_INTERRUPTS = ["env", "--default-signal=INT"]
 
 
 def snakemake(
-    project: Path, *arguments: str, configfile: str | None = "tiny.yaml", **keywords: object
+    project: Path, *arguments: str | Path, configfile: str | None = "tiny.yaml"
 ) -> subprocess.CompletedProcess[str]:
     """Run Snakemake in a project; standard error is folded into standard output."""
-    command = ["snakemake", *arguments]
+    command = ["snakemake", *map(str, arguments)]
     if configfile:
         command += ["--configfile", configfile]
-    return subprocess.run(
-        command,
-        cwd=project,
-        env=environment(),
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=SECONDS,
-        **keywords,
-    )
+    with tempfile.NamedTemporaryFile() as output:
+        status = run_forked(command, project, environment(), output.name, SECONDS)
+        said = Path(output.name).read_text(encoding="utf-8")
+    return subprocess.CompletedProcess(command, status, said)
 
 
 def planned_rules(output: str) -> dict[str, int]:

@@ -53,14 +53,13 @@ def test_a_grid_is_chosen_on_validation_with_the_first_seed(changed: Path):
     assert planned_rules(snakemake(changed, "-n", *arguments).stdout) == {}
 
 
-@pytest.mark.parametrize("model", ["gru4rec", "bert4rec"])
-def test_a_study_without_an_answer_to_some_questions_completes(changed: Path, model: str):
-    """No attention, or no earlier prediction to go back to: tables say n/a, figures say
-    why they are empty.
+def test_a_study_without_an_answer_to_some_questions_completes(changed: Path):
+    """No attention: tables say n/a, figures say why they are empty. (No earlier
+    prediction to go back to: the study that is killed at any moment.)
     """
-    done = snakemake(changed, "all", "--config", f"models=[{model}]", "baselines=[]")
+    done = snakemake(changed, "all", "--config", "models=[gru4rec]", "baselines=[]")
     assert done.returncode == 0, done.stdout[-4000:]
-    assert f"| {model}" in (changed / "results/table4.md").read_text(encoding="utf-8")
+    assert "| gru4rec" in (changed / "results/table4.md").read_text(encoding="utf-8")
 
 
 def test_the_tie_order_study(changed: Path):

@@ -103,7 +103,9 @@ def accuracy(
         ]
     )
     covered = counts.drop(columns="coverage").merge(covered, on=RUN_COLUMNS)
-    coverage = covered.groupby([*STUDY_COLUMNS, "cutoff"], sort=False).agg(
+    coverage = _over_seeds(
+        covered,
+        ["cutoff"],
         value=("covered", "mean"),
         sd_seeds=("covered", "std"),
         trainings=("seed", "size"),
@@ -112,10 +114,7 @@ def accuracy(
     )
     lost = ["cold_targets", "targets_lost_to_filter", "filter_seen"]
     per_study = counts.groupby(STUDY_COLUMNS, sort=False)[lost].first().reset_index()
-    found = [
-        accuracy_of_ranks(ranks, cutoffs, bootstrap),
-        coverage.reset_index().assign(metric="coverage"),
-    ]
+    found = [accuracy_of_ranks(ranks, cutoffs, bootstrap), coverage.assign(metric="coverage")]
     return pd.concat(found, ignore_index=True).merge(per_study, on=STUDY_COLUMNS)
 
 
@@ -178,38 +177,43 @@ def attention_maps(maps: DataFrame) -> DataFrame:
     """Mean over seeds of the attention and AttnResLN maps; ``n`` is the number of users
     behind a cell.
     """
-    if maps.empty:
-        columns = ["layer", "query", "source", "attention", "norm", "n", "trainings"]
-        return DataFrame(columns=[*STUDY_COLUMNS, *columns])
-    cells = maps.groupby([*STUDY_COLUMNS, "layer", "query", "source"], sort=False)
-    return cells.agg(
+    return _over_seeds(
+        maps,
+        ["layer", "query", "source"],
         attention=("attention", "mean"),
         norm=("norm", "mean"),
         n=("n", "first"),
         trainings=("seed", "size"),
-    ).reset_index()
+    )
 
 
 def mixing_ratios(ratios: DataFrame) -> DataFrame:
     """Means over seeds of what mixing.parquet says of each layer, part and positions:
     ``mean``, ``median`` and ``sd`` over users, ``n``, and the spread over seeds.
     """
-    keys = [*STUDY_COLUMNS, "layer", "part", "positions"]
-    rows = [
-        {
-            **dict(zip(keys, key, strict=True)),
-            "mean": group["mean"].mean(),
-            "median": group["median"].mean(),
-            "sd": group["sd"].mean(),
-            "n": group["n"].iloc[0],
-            "sd_seeds": group["mean"].std(),
-            "trainings": len(group),
-            "single_item_inputs": group["single_item_inputs"].iloc[0],
-        }
-        for key, group in (ratios.groupby(keys, sort=False) if len(ratios) else ())
-    ]
-    measures = ["mean", "median", "sd", "n", "sd_seeds", "trainings", "single_item_inputs"]
-    return DataFrame(rows, columns=[*keys, *measures])
+    return _over_seeds(
+        ratios,
+        ["layer", "part", "positions"],
+        mean=("mean", "mean"),
+        median=("median", "mean"),
+        sd=("sd", "mean"),
+        n=("n", "first"),
+        sd_seeds=("mean", "std"),
+        trainings=("seed", "size"),
+        single_item_inputs=("single_item_inputs", "first"),
+    )
+
+
+def _over_seeds(
+    rows: DataFrame, conditions: Sequence[str], **columns: tuple[str, str]
+) -> DataFrame:
+    """Aggregates over the seeds of each study and condition: name → column, and what is
+    taken of it.
+    """
+    keys = [*STUDY_COLUMNS, *conditions]
+    if rows.empty:
+        return DataFrame(columns=[*keys, *columns])
+    return rows.groupby(keys, sort=False).agg(**columns).reset_index()
 
 
 def mixing_at_readout(

@@ -190,6 +190,8 @@ def train(
 
     model.to(device)
     if settings.compile:
+        # Tells the compiler, too, where this is wanted (lastitem.device.configure).
+        torch.use_deterministic_algorithms(torch.are_deterministic_algorithms_enabled())
         model.compile(dynamic=True)
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed)
