@@ -101,21 +101,11 @@ class Decomposition:
             for layer in range(self.latest.shape[1])
             for number, part in enumerate(PARTS)
         ]
-        rows = []
-        for layer, part, positions, ratio in found:
-            value = ratio[~np.isnan(ratio)].astype(np.float64)
-            if len(value):
-                rows.append(
-                    (
-                        layer,
-                        part,
-                        positions,
-                        value.mean(),
-                        np.median(value),
-                        value.std(),
-                        len(value),
-                    )
-                )
+        rows = [
+            (*which, value.mean(), np.median(value), value.std(), len(value))
+            for *which, ratio in found
+            if len(value := ratio[~np.isnan(ratio)].astype(np.float64))
+        ]
         return {name: [row[place] for row in rows] for place, name in enumerate(names)}
 
     def by_user(self) -> dict[str, NDArray[Any]]:
@@ -237,14 +227,11 @@ def part_norms(trace: BlockTrace, index: Tensor | None = None) -> Tensor:
     """Norms ‖part_ij‖ of AttnResLN among the positions ``index``, int64 [B, P], or
     among all: [B, P, P], rows are queries.
     """
-    batch = torch.arange(len(trace.residual), device=trace.residual.device)[:, None]
+    rows, positions = trace.residual.shape[:2]
+    batch = torch.arange(rows, device=trace.residual.device)[:, None]
     if index is None:
-        index = torch.arange(trace.residual.shape[1], device=trace.residual.device).expand(
-            len(batch), -1
-        )
-    attention = trace.attention[batch[:, :, None], :, index[:, :, None], index[:, None, :]].permute(
-        0, 3, 1, 2
-    )
+        index = torch.arange(positions, device=trace.residual.device).expand(rows, -1)
+    attention = _weights_among(trace, index).permute(0, 3, 1, 2)
     part = torch.einsum(
         "bhpe,hed->bhpd", trace.values[batch, :, index].transpose(1, 2), trace.output_weight
     )
@@ -261,6 +248,12 @@ def part_norms(trace: BlockTrace, index: Tensor | None = None) -> Tensor:
     norms = torch.einsum("bhij,bkij,bjhk->bij", attention, attention, gram).clamp(min=0).sqrt()
     norms.diagonal(dim1=1, dim2=2).copy_(own.norm(dim=-1))
     return norms / deviation
+
+
+def _weights_among(trace: BlockTrace, index: Tensor) -> Tensor:
+    """Attention weights among the positions ``index``, int64 [B, P]: [B, P, P, H]."""
+    batch = torch.arange(len(index), device=index.device)[:, None, None]
+    return trace.attention[batch, :, index[:, :, None], index[:, None]]
 
 
 def newest_maps(
@@ -284,11 +277,7 @@ def newest_maps(
     index = end[:, None] - positions + torch.arange(positions, device=end.device)
     valid = index >= start[:, None]
     index = index.clamp(min=0)
-    batch = torch.arange(len(end), device=end.device)[:, None]
-    weights = trace.attention[batch[:, :, None], :, index[:, :, None], index[:, None, :]].mean(
-        dim=-1
-    )
-    return weights, part_norms(trace, index), valid
+    return _weights_among(trace, index).mean(dim=-1), part_norms(trace, index), valid
 
 
 def stack_mixing_ratio(traces: Sequence[BlockTrace], readout: Tensor) -> Tensor:
@@ -341,8 +330,7 @@ def decompose(
         more than 1e-4 anywhere. InputError if the model has no attention block.
     """
     model.eval()
-    single = cases.length < 2
-    chosen = cases.select(np.flatnonzero(~single))
+    chosen = cases.select(np.flatnonzero(cases.length >= 2))
     blocks = attention_blocks(model)
     heads = max((block.attention.heads for block in blocks), default=0)
     alone = all(block.other_branch is None for block in blocks)
@@ -351,8 +339,7 @@ def decompose(
     stack = np.full(len(chosen), np.nan, dtype=np.float32)
     shares = np.zeros((*shape[:2], heads), dtype=np.float32)
     every = [np.zeros((0, *shape[1:]), dtype=np.float32)]
-    maps = _Maps(len(blocks), map_positions)
-    error = 0.0
+    maps, error = _Maps(len(blocks), map_positions), 0.0
     with probing(model, residual_scale=residual_scale, query="every") as traces:
         for index, count, width in tiles(chosen, model.input_length, "decompose"):
             items, length = pad(chosen, index, model.input_length, width)
@@ -372,39 +359,38 @@ def decompose(
             shares[index] = torch.stack(by_head, dim=1).cpu().numpy()
             if alone:
                 stack[index] = stack_mixing_ratio(traces, end - 1).cpu().numpy()
-            maps.add(traces, start, end, counted)
+            if map_positions:
+                maps.add(traces, start, end, counted)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return Decomposition(
-            user=chosen.user,
-            latest=latest,
-            every=np.concatenate(every),
-            stack=stack,
-            head_shares=shares,
-            attention_map=maps.attention / maps.count,
-            norm_map=maps.norm / maps.count,
-            map_count=maps.count,
-            single_item_inputs=int(single.sum()),
-            additivity_error=error,
-        )
+        attention_map, norm_map = maps.sums / maps.count
+    return Decomposition(
+        user=chosen.user,
+        latest=latest,
+        every=np.concatenate(every),
+        stack=stack,
+        head_shares=shares,
+        attention_map=attention_map,
+        norm_map=norm_map,
+        map_count=maps.count,
+        single_item_inputs=len(cases) - len(chosen),
+        additivity_error=error,
+    )
 
 
 class _Maps:
     """Sums over inputs of :func:`newest_maps` of each block, and their counts."""
 
     def __init__(self, blocks: int, positions: int) -> None:
-        self.positions = positions
-        self.attention, self.norm = np.zeros((2, blocks, positions, positions))
+        self.sums = np.zeros((2, blocks, positions, positions))
         self.count = np.zeros((positions, positions), dtype=np.int64)
 
     def add(
         self, traces: Sequence[BlockTrace], start: Tensor, end: Tensor, counted: Tensor
     ) -> None:
         """Add a tile; ``counted``, bool [B], leaves out what only fills its shape."""
-        for layer, trace in enumerate(traces if self.positions else ()):
-            weights, norms, valid = newest_maps(trace, start, end, self.positions)
-            both = valid[:, :, None] & valid[:, None, :] & counted[:, None, None]
-            for total, cells in ((self.attention, weights), (self.norm, norms)):
-                cells = torch.where(both, cells, 0).sum(dim=0, dtype=torch.float64)
-                total[layer] += cells.cpu().numpy()
-            if layer == 0:
-                self.count += both.sum(dim=0).cpu().numpy()
+        for layer, trace in enumerate(traces):
+            *maps, valid = newest_maps(trace, start, end, len(self.count))
+            both = valid[:, :, None] & valid[:, None] & counted[:, None, None]
+            for total, cells in zip(self.sums[:, layer], maps, strict=True):
+                total += torch.where(both, cells, 0).sum(dim=0, dtype=torch.float64).cpu().numpy()
+        self.count += both.sum(dim=0).cpu().numpy()
