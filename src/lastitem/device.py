@@ -47,11 +47,7 @@ def configure(device: str, threads: int) -> str:
 
 
 def _free_of(count: int) -> int:
-    visible = [
-        name.strip()
-        for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-        if name.strip()
-    ]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").replace(",", " ").split()
     names = visible if len(visible) == count else [str(index) for index in range(count)]
     for index, name in enumerate(names):
         # Kept open as long as the lock is to hold.

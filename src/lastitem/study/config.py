@@ -89,18 +89,14 @@ def check(config: Mapping[str, Any], schema: str | Path) -> None:
     if not faults:
         _read_grid_texts(config)
         faults = [*_check_names(config), *_check_sources(config), *_check_models(config)]
-    if not faults:
-        for name in tie_datasets(config):
-            for variant, ties in tie_variants(config, name).items():
-                config["registry"][variant] = copy.deepcopy(config["registry"][name]) | {
-                    "log_of": name,
-                    **ties,
-                }
     if faults:
         raise InputError(
             "the config cannot be used:\n"
             + "\n".join(f"  {fault}" for fault in dict.fromkeys(faults))
         )
+    for name in tie_datasets(config):
+        for variant, ties in tie_variants(config, name).items():
+            registry[variant] = copy.deepcopy(registry[name]) | {"log_of": name, **ties}
 
 
 def tie_datasets(config: Mapping[str, Any]) -> list[str]:
@@ -177,11 +173,7 @@ def _write_out(stanza: dict[str, Any], definitions: Mapping[str, Any]) -> None:
 
 def _read_texts(config: Any, validator: jsonschema.Draft202012Validator) -> None:
     for error in list(validator.iter_errors(config)):
-        if (
-            error.validator != "type"
-            or not isinstance(error.instance, str)
-            or not error.absolute_path
-        ):
+        if error.validator != "type" or not isinstance(error.instance, str):
             continue
         try:
             value = json.loads(error.instance)
@@ -405,11 +397,11 @@ def _check_models(config: Mapping[str, Any]) -> Iterable[str]:
     named = {*config["models"], *config["baselines"], *config["tie_order"]["models"]}
     for name, model in config["model_settings"].items():
         where, architecture = f"model_settings.{name}", model["architecture"]
-        points = {"": [{}]} | {
-            ".grid": [
-                {key: value} for key, values in model.get("grid", {}).items() for value in values
-            ]
-        }
+        points = [
+            (".grid", {key: value})
+            for key, values in model.get("grid", {}).items()
+            for value in values
+        ]
         try:
             if ":" in architecture:
                 if name in named:
@@ -420,10 +412,9 @@ def _check_models(config: Mapping[str, Any]) -> Iterable[str]:
                 meant = instead(architecture, [*ARCHITECTURES, "package.module:Class"])
                 yield f"{where}.architecture: {architecture!r} is not allowed{meant}"
                 continue
-            for place, changes in points.items():
-                for change in changes:
-                    where = f"model_settings.{name}{place}"
-                    checked(ARCHITECTURES[architecture][1], own_settings(model) | change, where)
+            for place, change in [("", {}), *points]:
+                where = f"model_settings.{name}{place}"
+                checked(ARCHITECTURES[architecture][1], own_settings(model) | change, where)
         except InputError as error:
             text = str(error)
             yield text if text.startswith(where) else f"{where}: {text}"

@@ -8,6 +8,7 @@ made of them (:func:`schema_of`), and a job checks with them what it is given
 import dataclasses
 import difflib
 import math
+import operator
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -21,10 +22,10 @@ _TYPES = {
     "str": ("string", "text"),
 }
 _LIMITS = {
-    "minimum": (lambda value, limit: value >= limit, "at least"),
-    "exclusiveMinimum": (lambda value, limit: value > limit, "above"),
-    "maximum": (lambda value, limit: value <= limit, "at most"),
-    "exclusiveMaximum": (lambda value, limit: value < limit, "below"),
+    "minimum": (operator.ge, "at least"),
+    "exclusiveMinimum": (operator.gt, "above"),
+    "maximum": (operator.le, "at most"),
+    "exclusiveMaximum": (operator.lt, "below"),
 }
 Kind = TypeVar("Kind")
 

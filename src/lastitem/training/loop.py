@@ -4,12 +4,12 @@ Read :func:`train` first; everything above it serves it.
 """
 
 import copy
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
@@ -62,12 +62,6 @@ class State:
         """Whether the last epoch ended with a validation step."""
         return bool(self.curve) and self.curve[-1].epoch == self.epoch
 
-    def end_epoch(self, loss: float, labels: int) -> None:
-        """Count an epoch and its summed loss."""
-        self.epoch += 1
-        self.loss += loss
-        self.labels += labels
-
     def add(self, updates: int, ndcg: float, model: SequenceModel) -> None:
         """Add what a validation step found, and keep the weights if it is the best."""
         best = ndcg > max((line.validation_ndcg for line in self.curve), default=-1.0)
@@ -100,21 +94,18 @@ def train_epoch(
     """
     model.train()
     total, labels = 0.0, 0
-    order = torch.randperm(len(examples), generator=generator).numpy()
-    for first in range(0, len(order), settings.batch_size):
-        index = order[first : first + settings.batch_size]
+    batches = torch.randperm(len(examples), generator=generator).split(settings.batch_size)
+    for number, index in enumerate(batches, 1):
         batch_loss, batch_labels = update(
-            model, optimizer, examples, index, settings, generator, device
+            model, optimizer, examples, index.numpy(), settings, generator, device
         )
-        if not np.isfinite(batch_loss):
-            number = first // settings.batch_size + 1
+        if not math.isfinite(batch_loss):
             raise FloatingPointError(f"the training loss is {batch_loss} at update {number}")
         if settings.ema_decay:
             move_average(optimizer, settings.ema_decay)
         total, labels = total + batch_loss, labels + batch_labels
     if not all(bool(torch.isfinite(parameter).all()) for parameter in model.parameters()):
-        number = -(-len(order) // settings.batch_size)
-        raise FloatingPointError(f"a weight is not finite after update {number}")
+        raise FloatingPointError(f"a weight is not finite after update {len(batches)}")
     return total, labels
 
 
@@ -213,7 +204,9 @@ def train(
                 f"{error} of epoch {state.epoch + 1}: lower learning_rate (now"
                 f" {settings.learning_rate}){kept if checkpoint.path and state.epoch else ''}"
             ) from None
-        state.end_epoch(loss, labels)
+        state.epoch += 1
+        state.loss += loss
+        state.labels += labels
         if state.epoch % epochs_per_round == 0 or state.epoch == settings.maximum_epochs:
             with averaged_weights(optimizer):
                 ndcg = validation_ndcg(model, validation, filter_seen, cutoff, device)
@@ -276,8 +269,8 @@ def _resumed(
     model.load_state_dict(found["weights"])
     optimizer.load_state_dict(found["optimizer"])
     set_random_states(found["random"], generator, device)
-    curve = [Round(**line) for line in found["state"].pop("curve")]
-    return State(curve=curve, **found["state"])
+    state = found["state"]
+    return State(**state | {"curve": [Round(**line) for line in state["curve"]]})
 
 
 def _shapes(tensors: dict[str, Tensor]) -> dict[str, tuple[torch.dtype, torch.Size]]:
