@@ -2,13 +2,13 @@
 ranks of the user's own last items.
 """
 
-import argparse
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import numpy as np
 
 from lastitem import device
-from lastitem.arguments import add_files, add_seen_filter, add_trained_model, filters_seen, run_of
+from lastitem.arguments import add_seen_filter, add_trained_model, filters_seen, parser_of, run_of
 from lastitem.data.sequences import read_held_out, read_training
 from lastitem.errors import run
 from lastitem.evaluation.metrics import coverage
@@ -19,13 +19,12 @@ from lastitem.models.registry import load
 from lastitem.study.runs import write_run_table
 
 
-def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The options of this script."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    add_trained_model(parser)
-    add_seen_filter(parser)
-    add_files(
-        parser,
+def main(argv: Sequence[str] | None = None) -> None:
+    """Parse arguments, rank, write ranks, recommendations and coverage."""
+    parser = parser_of(
+        __doc__,
+        add_trained_model,
+        add_seen_filter,
         train="training part (Parquet): tells which targets are cold",
         users="user map (Parquet): code → original id",
         items="item map (Parquet): code → original id",
@@ -37,12 +36,7 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--recommendation-length", required=True, type=int, help="items recommended for each case"
     )
-    return parser.parse_args(argv)
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    """Parse arguments, rank, write ranks, recommendations and coverage."""
-    arguments = parsed(argv)
+    arguments = parser.parse_args(argv)
 
     place = device.configure(arguments.device, arguments.threads)
     model = load(arguments.weights, arguments.description)[0].to(place)
@@ -81,10 +75,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     assert found.lists is not None
     summary = {
-        "dataset": this.dataset,
-        "split": this.split,
-        "model": this.model,
-        "seed": this.seed,
+        **asdict(this),
         "ranking": "full catalogue",
         "filter_seen": filters_seen(arguments),
         "items": model.items,

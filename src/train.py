@@ -17,10 +17,10 @@ from tqdm import tqdm
 from lastitem import __version__, device
 from lastitem.arguments import (
     add_device,
-    add_files,
     add_run,
     add_seen_filter,
     filters_seen,
+    parser_of,
     run_of,
 )
 from lastitem.data.sequences import read_held_out, read_training
@@ -37,10 +37,11 @@ from lastitem.training.loop import Round, epochs_left, train
 
 def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     """The options of this script."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    add_run(parser)
-    add_files(
-        parser,
+    parser = parser_of(
+        __doc__,
+        add_run,
+        add_seen_filter,
+        add_device,
         train="training part (Parquet)",
         validation="validation part (Parquet)",
         items="item map (Parquet); its length is the size of the catalogue",
@@ -63,20 +64,25 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
         "--state",
         help="state of an unfinished training, from which a killed one goes on; removed at the end",
     )
-    add_seen_filter(parser)
-    add_device(parser)
     return parser.parse_args(argv)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Parse arguments, train, write the model and its learning curve."""
     arguments = parsed(argv)
-
     this = run_of(arguments)
+    name = f"{this.dataset} {this.split} {this.model} seed={this.seed}"
+
+    def say(text: str) -> None:
+        tqdm.write(f"[{name}] {text}")
+        # Into a pipe, as to the log, a line would otherwise wait until many are there.
+        sys.stdout.flush()
+
     if arguments.choice:
         choice = read_json(arguments.choice)
         if choice["seed"] == this.seed:
-            return take_chosen(arguments, choice["point"])
+            take_chosen(arguments, choice["point"])
+            return say(f"taken from the grid: {choice['point']}")
         arguments.settings |= choice["settings"]
     place = device.configure(arguments.device, arguments.threads)
     torch.manual_seed(this.seed)
@@ -98,16 +104,15 @@ def main(argv: Sequence[str] | None = None) -> None:
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
     }
-    code = [__file__, *imported_modules(__file__), *files_of(import_path(arguments.architecture))]
-    data = [arguments.train, arguments.validation, arguments.items]
-    name = f"{this.dataset} {this.split} {this.model} seed={this.seed}"
-
-    def say(text: str) -> None:
-        tqdm.write(f"[{name}] {text}")
-        # Into a pipe, as to the log, a line would otherwise wait until many are there.
-        sys.stdout.flush()
-
-    checkpoint = Checkpoint(arguments.state, key_of([*data, *code], facts), say)
+    behind = [
+        arguments.train,
+        arguments.validation,
+        arguments.items,
+        __file__,
+        *imported_modules(__file__),
+        *files_of(import_path(arguments.architecture)),
+    ]
+    checkpoint = Checkpoint(arguments.state, key_of(behind, facts), say)
     with tqdm(total=settings.maximum_epochs, desc=name, unit="epoch", disable=None) as progress:
         curve = train(
             model,
@@ -165,10 +170,6 @@ def take_chosen(arguments: argparse.Namespace, point: str) -> None:
     ):
         with write_aside(path) as aside:
             shutil.copyfile(folder / name, aside)
-    this = run_of(arguments)
-    print(
-        f"[{this.dataset} {this.split} {this.model} seed={this.seed}] taken from the grid: {point}"
-    )
 
 
 if __name__ == "__main__":

@@ -136,6 +136,11 @@ class Decomposition:
         }
 
 
+def _rows(x: Tensor) -> Tensor:
+    """The numbers of its rows."""
+    return torch.arange(len(x), device=x.device)
+
+
 def own_and_others(trace: BlockTrace) -> tuple[Tensor, Tensor]:
     """The Attn part of a query's own position, Σ_h α_h,ii f_h(x_i), and the sum over
     all other sources.
@@ -150,11 +155,9 @@ def own_and_others(trace: BlockTrace) -> tuple[Tensor, Tensor]:
     if trace.query is None:
         weight, values = torch.diagonal(trace.attention, dim1=-2, dim2=-1), trace.values
     else:
-        row = torch.arange(len(trace.query), device=trace.query.device)
-        weight, values = (
-            trace.attention[row, :, 0, trace.query][:, :, None],
-            trace.values[row, :, trace.query][:, :, None],
-        )
+        row = _rows(trace.query)
+        weight = trace.attention[row, :, 0, trace.query][:, :, None]
+        values = trace.values[row, :, trace.query][:, :, None]
     own = weight[..., None] * values
     return torch.einsum("bhqe,hed->bqd", own, trace.output_weight), torch.einsum(
         "bhqe,hed->bqd", trace.mixed - own, trace.output_weight
@@ -227,10 +230,9 @@ def part_norms(trace: BlockTrace, index: Tensor | None = None) -> Tensor:
     """Norms ‖part_ij‖ of AttnResLN among the positions ``index``, int64 [B, P], or
     among all: [B, P, P], rows are queries.
     """
-    rows, positions = trace.residual.shape[:2]
-    batch = torch.arange(rows, device=trace.residual.device)[:, None]
+    batch = _rows(trace.residual)[:, None]
     if index is None:
-        index = torch.arange(positions, device=trace.residual.device).expand(rows, -1)
+        index = _rows(trace.residual[0]).expand(len(batch), -1)
     attention = _weights_among(trace, index).permute(0, 3, 1, 2)
     part = torch.einsum(
         "bhpe,hed->bhpd", trace.values[batch, :, index].transpose(1, 2), trace.output_weight
@@ -252,7 +254,7 @@ def part_norms(trace: BlockTrace, index: Tensor | None = None) -> Tensor:
 
 def _weights_among(trace: BlockTrace, index: Tensor) -> Tensor:
     """Attention weights among the positions ``index``, int64 [B, P]: [B, P, P, H]."""
-    batch = torch.arange(len(index), device=index.device)[:, None, None]
+    batch = _rows(index)[:, None, None]
     return trace.attention[batch, :, index[:, :, None], index[:, None]]
 
 
@@ -284,7 +286,7 @@ def stack_mixing_ratio(traces: Sequence[BlockTrace], readout: Tensor) -> Tensor:
     """[B]: the share at the read-out, int64 [B], that the rollout of part norms over
     all blocks takes from other positions.
     """
-    row = torch.arange(len(readout), device=readout.device)
+    row = _rows(readout)
     share = torch.zeros_like(traces[0].before_norm[:, :, 0])
     share[row, readout] = 1.0
     for trace in reversed(traces):
@@ -300,7 +302,7 @@ def head_shares(trace: BlockTrace, readout: Tensor) -> Tensor:
     """[B, H]: of the norms of the heads' contributions from other positions at the
     read-out, the share of each; NaN where all are zero.
     """
-    row = torch.arange(len(readout), device=readout.device)
+    row = _rows(readout)
     own = trace.attention[row, :, readout, readout][..., None] * trace.values[row, :, readout]
     norms = torch.einsum(
         "bhe,hed->bhd", trace.mixed[row, :, readout] - own, trace.output_weight
@@ -347,8 +349,8 @@ def decompose(
             traces.clear()
             model.encode(items, length)
             start, end = model.input_start(length), model.readout(length) + 1
-            place = torch.arange(traces[0].before_norm.shape[1], device=device)
-            row = torch.arange(len(index), device=device)
+            place = _rows(traces[0].before_norm[0])
+            row = _rows(length)
             counted = row < count
             real = (place >= start[:, None]) & (place < end[:, None]) & counted[:, None]
             error = max(error, check_additivity(traces, real))

@@ -10,11 +10,6 @@ from torch.nn import functional
 
 from lastitem.models.dropout import Dropout, dropout
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": functional.relu,
-    "gelu": functional.gelu,
-}
-
 
 def positions_at(x: Tensor, at: Tensor | None) -> Tensor:
     """The vectors [n, d] of x [B, L, d] at the positions ``at``, int64 [n], numbered
@@ -81,13 +76,15 @@ class MultiHeadAttention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Two linear maps applied at every position, with dropout behind each."""
+    """Two linear maps applied at every position, with dropout behind each; between them
+    a function of torch.nn.functional, by its name.
+    """
 
     def __init__(self, hidden_size: int, inner_size: int, dropout: float, activation: str) -> None:
         super().__init__()
         self.inner = nn.Linear(hidden_size, inner_size)
         self.outer = nn.Linear(inner_size, hidden_size)
-        self.activation = ACTIVATIONS[activation]
+        self.activation = getattr(functional, activation)
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:

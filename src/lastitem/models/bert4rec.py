@@ -65,9 +65,8 @@ class BERT4Rec(SequenceModel):
         """See :meth:`SequenceModel.encode`; appends the mask, so the output is
         [B, L + 1, d].
         """
-        masked = torch.cat((items, items.new_full((len(items), 1), PADDING)), dim=1)
-        masked.scatter_(1, length[:, None], self.mask)
-        return self.forward(masked, length + 1, at)
+        longer = nn.functional.pad(items, (0, 1), value=PADDING)
+        return self.forward(longer.scatter(1, length[:, None], self.mask), length + 1, at)
 
     def forward(self, items: Tensor, length: Tensor, at: Tensor | None = None) -> Tensor:
         """Encode inputs in which masks already stand, as they do in training: int64

@@ -8,7 +8,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -71,14 +71,10 @@ def check(config: Mapping[str, Any], schema: str | Path) -> None:
     _fill_in(rules["$defs"])
     validator = _Validator(rules)
     registry = config["registry"] if isinstance(config.get("registry"), Mapping) else {}
-    short = {
-        name
-        for name, stanza in registry.items()
-        if isinstance(stanza, dict) and "sources" not in stanza
-    }
-    for stanza in registry.values():
-        if isinstance(stanza, dict):
-            _write_out(stanza, rules["$defs"])
+    stanzas = {name: stanza for name, stanza in registry.items() if isinstance(stanza, dict)}
+    short = {name for name, stanza in stanzas.items() if "sources" not in stanza}
+    for stanza in stanzas.values():
+        _write_out(stanza, rules["$defs"])
     _read_texts(config, validator)
     faults = [f"{place}: {value!r} is not a finite number" for place, value in _not_finite(config)]
     faults += [
@@ -121,11 +117,7 @@ def tie_order_runs(config: Mapping[str, Any]) -> list[dict[str, Any]]:
     it names, the runs that the study has, too.
     """
     named = {key: config["tie_order"][f"{key}s"] for key in ("dataset", "split", "model")}
-    runs = [
-        run
-        for run in study_runs(config, config["models"])
-        if all(run[key] in names for key, names in named.items())
-    ]
+    runs = [run for run in study_runs(config, config["models"]) if _matches(run, named)]
     return [
         run | {"dataset": variant}
         for name in tie_datasets(config)
@@ -158,10 +150,7 @@ def _listed(value: Any) -> list[Any]:
 
 def _write_out(stanza: dict[str, Any], definitions: Mapping[str, Any]) -> None:
     if "sources" not in stanza:
-        of_source, of_dataset = (
-            definitions["source"]["properties"],
-            definitions["dataset"]["properties"],
-        )
+        of_source, of_dataset = _keys_of(definitions)
         source = {key: stanza.pop(key) for key in of_source if key in stanza}
         # What is left is of the form, or misspelt: there the keys that may be meant are
         # listed.
@@ -169,6 +158,11 @@ def _write_out(stanza: dict[str, Any], definitions: Mapping[str, Any]) -> None:
         stanza["sources"] = {"own": {"form": form, **source}}
     stanza.setdefault("ties", "file")
     stanza.setdefault("filter_seen", True)
+
+
+def _keys_of(definitions: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What the schema says of each key of a source, and of a dataset."""
+    return [definitions[kind]["properties"] for kind in ("source", "dataset")]
 
 
 def _read_texts(config: Any, validator: jsonschema.Draft202012Validator) -> None:
@@ -200,7 +194,7 @@ def _place(error: jsonschema.ValidationError) -> str:
 
 
 def _explain(
-    error: jsonschema.ValidationError, definitions: Mapping[str, Any], short: Collection[str] = ()
+    error: jsonschema.ValidationError, definitions: Mapping[str, Any], short: Collection[str]
 ) -> Iterable[str]:
     """Lines for one fault; in a dataset's stanza that was written ``short``, with the
     place and the keys that its author knows.
@@ -209,9 +203,7 @@ def _explain(
     if way[2:4] == ["sources", "own"] and way[1] in short:
         way = [*way[:2], *(way[5:] if way[4:5] == ["form"] else way[4:])]
         if len(way) == 2:
-            of_source, of_dataset = (
-                definitions[kind]["properties"] for kind in ("source", "dataset")
-            )
+            of_source, of_dataset = _keys_of(definitions)
             known = [
                 key
                 for key in (*of_source, *of_source["form"]["properties"], *of_dataset)
@@ -219,16 +211,21 @@ def _explain(
             ]
     place = ".".join(map(str, way)) or "top level"
     value, wanted = error.instance, error.validator_value
-    # Rule of the schema → what is said of a value that breaks it.
-    lines: dict[str, Callable[[], Iterable[str]]] = {
-        "additionalProperties": lambda: _unknown_keys(error, known),
-        "required": lambda: [f"key {key!r} is missing" for key in wanted if key not in value],
-        "enum": lambda: [f"{value!r} is not allowed{instead(value, wanted)}"],
-        "oneOf": lambda: _not_one_key(value, wanted),
-        "contains": lambda: [f"{value!r} must hold {wanted.get('const')!r}"],
-    }
-    rule = str(error.validator)
-    return [f"{place}: {line}" for line in lines.get(rule, lambda: _broken_rule(error))()]
+    lines: Iterable[str]
+    match error.validator:
+        case "additionalProperties":
+            lines = _unknown_keys(error, known)
+        case "required":
+            lines = [f"key {key!r} is missing" for key in wanted if key not in value]
+        case "enum":
+            lines = [f"{value!r} is not allowed{instead(value, wanted)}"]
+        case "oneOf":
+            lines = _not_one_key(value, wanted)
+        case "contains":
+            lines = [f"{value!r} must hold {wanted.get('const')!r}"]
+        case _:
+            lines = _broken_rule(error)
+    return [f"{place}: {line}" for line in lines]
 
 
 def _unknown_keys(error: jsonschema.ValidationError, known: Iterable[str]) -> Iterable[str]:
@@ -274,15 +271,12 @@ _RULES = {
 
 
 def _check_names(config: Mapping[str, Any]) -> Iterable[str]:
-    named = [(key, config[key], registry) for key, registry in _NAMED_IN.items()]
-    named += [
-        (f"tie_order.{key}", config["tie_order"][key], _NAMED_IN[key])
-        for key in ("datasets", "models")
-    ]
-    for key, names, registry in named:
-        for name in names:
-            if name not in config[registry]:
-                yield f"{key}: {name!r} is not in {registry}{instead(name, config[registry])}"
+    for prefix, names in (("", config), ("tie_order.", config["tie_order"])):
+        for key, registry in _NAMED_IN.items():
+            for name in names.get(key, ()):
+                if name not in config[registry]:
+                    meant = instead(name, config[registry])
+                    yield f"{prefix}{key}: {name!r} is not in {registry}{meant}"
     for name in tie_datasets(config):
         for variant in tie_variants(config, name):
             if variant in config["registry"]:
