@@ -12,7 +12,7 @@ from lastitem.study.runs import Run
 
 
 def parser_of(
-    description: str | None, *groups: Callable[[argparse.ArgumentParser], None], **files: str
+    description: str | None, /, *groups: Callable[[argparse.ArgumentParser], None], **files: str
 ) -> argparse.ArgumentParser:
     """A parser with groups of options, :func:`add_run` and the like, and a required
     option for each file (:func:`add_files`).
