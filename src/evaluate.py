@@ -2,6 +2,7 @@
 ranks of the user's own last items.
 """
 
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import asdict
 
@@ -19,8 +20,8 @@ from lastitem.models.registry import load
 from lastitem.study.runs import write_run_table
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Parse arguments, rank, write ranks, recommendations and coverage."""
+def parsed(argv: Sequence[str] | None) -> Namespace:
+    """The options of this script."""
     parser = parser_of(
         __doc__,
         add_trained_model,
@@ -36,8 +37,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--recommendation-length", required=True, type=int, help="items recommended for each case"
     )
-    arguments = parser.parse_args(argv)
+    return parser.parse_args(argv)
 
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Parse arguments, rank, write ranks, recommendations and coverage."""
+    arguments = parsed(argv)
     place = device.configure(arguments.device, arguments.threads)
     model = load(arguments.weights, arguments.description)[0].to(place)
     cases, training = read_held_out(arguments.test), read_training(arguments.train)
@@ -48,9 +53,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         list_length=max(*arguments.cutoffs, arguments.recommendation_length),
         device=place,
     )
-    known = np.zeros(model.items + 1, dtype=bool)
-    known[training.flattened] = True
-    cold, lost = ~known[cases.target], found.target[:, 0] == NO_RANK
+    cold, lost = ~np.isin(cases.target, training.flattened), found.target[:, 0] == NO_RANK
     this = run_of(arguments)
     columns = {
         "case": np.arange(len(cases), dtype=np.int32),

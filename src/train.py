@@ -104,15 +104,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
     }
-    behind = [
-        arguments.train,
-        arguments.validation,
-        arguments.items,
-        __file__,
-        *imported_modules(__file__),
-        *files_of(import_path(arguments.architecture)),
-    ]
-    checkpoint = Checkpoint(arguments.state, key_of(behind, facts), say)
+    code = [__file__, *imported_modules(__file__), *files_of(import_path(arguments.architecture))]
+    data = [arguments.train, arguments.validation, arguments.items]
+    checkpoint = Checkpoint(arguments.state, key_of([*data, *code], facts), say)
     with tqdm(total=settings.maximum_epochs, desc=name, unit="epoch", disable=None) as progress:
         curve = train(
             model,

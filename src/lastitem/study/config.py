@@ -79,7 +79,9 @@ def check(config: Mapping[str, Any], schema: str | Path) -> None:
     faults = [f"{place}: {value!r} is not a finite number" for place, value in _not_finite(config)]
     faults += [
         line
-        for error in sorted(validator.iter_errors(config), key=_place)
+        for error in sorted(
+            validator.iter_errors(config), key=lambda error: _dotted(error.absolute_path)
+        )
         for line in _explain(error, rules["$defs"], short)
     ]
     if not faults:
@@ -189,8 +191,8 @@ def _not_finite(config: Any, place: str = "") -> Iterable[tuple[str, float]]:
             yield from _not_finite(value, f"{place}.{key}")
 
 
-def _place(error: jsonschema.ValidationError) -> str:
-    return ".".join(str(step) for step in error.absolute_path)
+def _dotted(way: Iterable[object]) -> str:
+    return ".".join(map(str, way))
 
 
 def _explain(
@@ -209,7 +211,7 @@ def _explain(
                 for key in (*of_source, *of_source["form"]["properties"], *of_dataset)
                 if key not in ("form", "sources")
             ]
-    place = ".".join(map(str, way)) or "top level"
+    place = _dotted(way) or "top level"
     value, wanted = error.instance, error.validator_value
     lines: Iterable[str]
     match error.validator:

@@ -96,10 +96,10 @@ def _wanted(value: Any, field: dataclasses.Field) -> str:
             return _TYPES[kind][1]
     if "enum" in rules and value not in rules["enum"]:
         return "one of " + ", ".join(map(str, rules["enum"]))
-    limits = [(name, rules[name]) for name in _LIMITS if name in rules]
-    if all(_LIMITS[name][0](value, limit) for name, limit in limits):
+    limits = [(*_LIMITS[name], rules[name]) for name in _LIMITS if name in rules]
+    if all(holds(value, limit) for holds, _, limit in limits):
         return ""
-    return " and ".join(f"{_LIMITS[name][1]} {limit:g}" for name, limit in limits)
+    return " and ".join(f"{words} {limit:g}" for _, words, limit in limits)
 
 
 @dataclasses.dataclass(frozen=True)

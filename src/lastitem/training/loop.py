@@ -62,6 +62,12 @@ class State:
         """Whether the last epoch ended with a validation step."""
         return bool(self.curve) and self.curve[-1].epoch == self.epoch
 
+    def end_epoch(self, loss: float, labels: int) -> None:
+        """Count an epoch and its summed loss."""
+        self.epoch += 1
+        self.loss += loss
+        self.labels += labels
+
     def add(self, updates: int, ndcg: float, model: SequenceModel) -> None:
         """Add what a validation step found, and keep the weights if it is the best."""
         best = ndcg > max((line.validation_ndcg for line in self.curve), default=-1.0)
@@ -204,9 +210,7 @@ def train(
                 f"{error} of epoch {state.epoch + 1}: lower learning_rate (now"
                 f" {settings.learning_rate}){kept if checkpoint.path and state.epoch else ''}"
             ) from None
-        state.epoch += 1
-        state.loss += loss
-        state.labels += labels
+        state.end_epoch(loss, labels)
         if state.epoch % epochs_per_round == 0 or state.epoch == settings.maximum_epochs:
             with averaged_weights(optimizer):
                 ndcg = validation_ndcg(model, validation, filter_seen, cutoff, device)

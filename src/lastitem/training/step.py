@@ -135,12 +135,12 @@ def move_average(optimizer: Optimizer, decay: float) -> None:
     In the first n updates the decay is at most n / (n + 9), so that the average soon
     forgets where training began.
     """
-    states = {weight: state for weight, state in optimizer.state.items() if "step" in state}
-    for weight, state in states.items():
+    for weight, state in optimizer.state.items():
         state.setdefault("average", weight.detach().clone())
-    updates = int(next(iter(states.values()))["step"])
+    states = optimizer.state.values()
+    updates = int(next(iter(states))["step"])
     move = get_ema_multi_avg_fn(min(decay, updates / (updates + 9)))
-    move([state["average"] for state in states.values()], list(states), updates)
+    move([state["average"] for state in states], list(optimizer.state), updates)
 
 
 @contextmanager
