@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -116,7 +117,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             filter_seen=filters_seen(arguments),
             seed=this.seed,
             device=place,
-            report=reporter(settings, progress, say),
+            report=partial(report, settings, progress, say),
             checkpoint=checkpoint,
         )
     description["best"] = next((asdict(line) for line in reversed(curve) if line.best), None)
@@ -128,28 +129,26 @@ def main(argv: Sequence[str] | None = None) -> None:
     checkpoint.remove()
 
 
-def reporter(
-    settings: TrainingSettings, progress: tqdm, say: Callable[[str], None]
-) -> Callable[[Sequence[Round], float], None]:
-    """Say after each validation step what it found, and how long training
-    still takes.
-    """
-
-    def report(curve: Sequence[Round], seconds: float) -> None:
-        line = curve[-1]
-        progress.update(line.epoch - progress.n)
-        soonest, latest = (
-            tqdm.format_interval(seconds / line.epoch * epochs)
-            for epochs in epochs_left(curve, settings)
-        )
-        say(
-            f"epoch {line.epoch}, {line.updates} updates, {seconds:.0f} s: loss {line.loss:.4f}, "
-            f"validation NDCG@{settings.validation_cutoff} {line.validation_ndcg:.4f}"
-            f"{' (best)' if line.best else ''}; left {soonest} without a better round, {latest} at"
-            " most"
-        )
-
-    return report
+def report(
+    settings: TrainingSettings,
+    progress: tqdm,
+    say: Callable[[str], None],
+    curve: Sequence[Round],
+    seconds: float,
+) -> None:
+    """Say after a validation step what it found, and how long training still takes."""
+    line = curve[-1]
+    progress.update(line.epoch - progress.n)
+    soonest, latest = (
+        tqdm.format_interval(seconds / line.epoch * epochs)
+        for epochs in epochs_left(curve, settings)
+    )
+    say(
+        f"epoch {line.epoch}, {line.updates} updates, {seconds:.0f} s: loss {line.loss:.4f}, "
+        f"validation NDCG@{settings.validation_cutoff} {line.validation_ndcg:.4f}"
+        f"{' (best)' if line.best else ''}; left {soonest} without a better round, {latest} at"
+        " most"
+    )
 
 
 def take_chosen(arguments: argparse.Namespace, point: str) -> None:

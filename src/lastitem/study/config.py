@@ -382,8 +382,7 @@ def _fill_in(definitions: dict[str, Any]) -> None:
 
 def own_settings(model: Mapping[str, Any]) -> dict[str, Any]:
     """Of a model's entry, what its architecture is built with."""
-    rest = ("architecture", "training", "grid")
-    return {key: value for key, value in model.items() if key not in rest}
+    return {key: model[key] for key in model if key not in ("architecture", "training", "grid")}
 
 
 def _check_models(config: Mapping[str, Any]) -> Iterable[str]:

@@ -57,11 +57,6 @@ class State:
     curve: list[Round] = field(default_factory=list)
     reached: list[float] = field(default_factory=list)
 
-    @property
-    def has_just_validated(self) -> bool:
-        """Whether the last epoch ended with a validation step."""
-        return bool(self.curve) and self.curve[-1].epoch == self.epoch
-
     def end_epoch(self, loss: float, labels: int) -> None:
         """Count an epoch and its summed loss."""
         self.epoch += 1
@@ -113,16 +108,6 @@ def train_epoch(
     if not all(bool(torch.isfinite(parameter).all()) for parameter in model.parameters()):
         raise FloatingPointError(f"a weight is not finite after update {len(batches)}")
     return total, labels
-
-
-def validation_ndcg(
-    model: Recommender, validation: HeldOut, filter_seen: bool, cutoff: int, device: str
-) -> float:
-    """Mean NDCG@cutoff over the validation cases, by the ranking path that the test
-    uses.
-    """
-    ranks = rank(model, validation, filter_seen=filter_seen, device=device)
-    return float(per_user("ndcg", ranks.target[:, 0], cutoff).mean())
 
 
 def rounds_without_gain(curve: Sequence[Round]) -> int:
@@ -181,7 +166,6 @@ def train(
         return []
     examples = model.examples(sequences)
     validation = validation.sample_users(settings.validation_users, seed)
-    cutoff = settings.validation_cutoff
     if not len(validation):
         raise InputError("the validation part holds no target; early stopping needs one")
 
@@ -211,18 +195,19 @@ def train(
                 f" {settings.learning_rate}){kept if checkpoint.path and state.epoch else ''}"
             ) from None
         state.end_epoch(loss, labels)
-        if state.epoch % epochs_per_round == 0 or state.epoch == settings.maximum_epochs:
+        validates = state.epoch % epochs_per_round == 0 or state.epoch == settings.maximum_epochs
+        if validates:
             with averaged_weights(optimizer):
-                ndcg = validation_ndcg(model, validation, filter_seen, cutoff, device)
-                state.add(state.epoch * updates_per_epoch, ndcg, model)
+                ranks = rank(model, validation, filter_seen=filter_seen, device=device)
+                ndcg = per_user("ndcg", ranks.target[:, 0], settings.validation_cutoff).mean()
+                state.add(state.epoch * updates_per_epoch, float(ndcg), model)
         state.seconds += time.monotonic() - start
-        if state.has_just_validated:
+        if validates:
             state.reached.append(state.seconds)
         _keep(checkpoint, state, model, optimizer, generator)
-        if state.has_just_validated:
+        if validates:
             report(state.curve, state.seconds)
-    model.load_state_dict(state.best_weights)
-    model.eval()
+    model.eval().load_state_dict(state.best_weights)
     return state.curve
 
 
