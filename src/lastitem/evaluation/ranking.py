@@ -102,7 +102,7 @@ def rank(
     model.eval()
     count = len(cases)
     target = np.zeros((count, len(offsets)), dtype=np.int32)
-    last, last_but_one = np.zeros(count, dtype=np.int32), np.zeros(count, dtype=np.int32)
+    last, last_but_one = np.zeros((2, count), dtype=np.int32)
     unchanged = np.ones(count, dtype=bool)
     lists = np.zeros((count, list_length), dtype=np.int32) if list_length else None
     list_scores = np.full((count, list_length), np.nan, dtype=np.float32) if list_length else None
