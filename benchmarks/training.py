@@ -76,9 +76,7 @@ def encode_everywhere(
     model: SequenceModel, items: torch.Tensor, length: torch.Tensor
 ) -> torch.Tensor:
     """The vectors of all positions."""
-    return (
-        model.restore(items, length) if isinstance(model, BERT4Rec) else model.encode(items, length)
-    )
+    return model(items, length) if isinstance(model, BERT4Rec) else model.encode(items, length)
 
 
 def literal_loss(

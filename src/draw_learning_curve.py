@@ -2,12 +2,11 @@
 kept.
 """
 
-import argparse
 from collections.abc import Sequence
 
 import pandas as pd
 
-from lastitem.arguments import add_files, add_run, run_of
+from lastitem.arguments import add_run, parser_of, run_of
 from lastitem.errors import run
 from lastitem.report.drawing import save
 from lastitem.report.figures import learning_curve
@@ -15,13 +14,12 @@ from lastitem.report.figures import learning_curve
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Parse arguments, draw, write the figure."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    add_run(parser)
-    add_files(parser, curve="learning_curve.csv of the run", pdf="output", png="output")
+    parser = parser_of(
+        __doc__, add_run, curve="learning_curve.csv of the run", pdf="output", png="output"
+    )
     parser.add_argument("--cutoff", required=True, type=int, help="K of the validation NDCG")
     arguments = parser.parse_args(argv)
-    curve = pd.read_csv(arguments.curve)
-    drawn = learning_curve(curve, run_of(arguments), arguments.cutoff)
+    drawn = learning_curve(pd.read_csv(arguments.curve), run_of(arguments), arguments.cutoff)
     save(drawn, arguments.pdf)
     save(drawn, arguments.png)
 

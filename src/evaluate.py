@@ -2,13 +2,14 @@
 ranks of the user's own last items.
 """
 
-import argparse
+from argparse import Namespace
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import numpy as np
 
 from lastitem import device
-from lastitem.arguments import add_files, add_seen_filter, add_trained_model, filters_seen, run_of
+from lastitem.arguments import add_seen_filter, add_trained_model, filters_seen, parser_of, run_of
 from lastitem.data.sequences import read_held_out, read_training
 from lastitem.errors import run
 from lastitem.evaluation.metrics import coverage
@@ -19,13 +20,12 @@ from lastitem.models.registry import load
 from lastitem.study.runs import write_run_table
 
 
-def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+def parsed(argv: Sequence[str] | None) -> Namespace:
     """The options of this script."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    add_trained_model(parser)
-    add_seen_filter(parser)
-    add_files(
-        parser,
+    parser = parser_of(
+        __doc__,
+        add_trained_model,
+        add_seen_filter,
         train="training part (Parquet): tells which targets are cold",
         users="user map (Parquet): code → original id",
         items="item map (Parquet): code → original id",
@@ -43,7 +43,6 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> None:
     """Parse arguments, rank, write ranks, recommendations and coverage."""
     arguments = parsed(argv)
-
     place = device.configure(arguments.device, arguments.threads)
     model = load(arguments.weights, arguments.description)[0].to(place)
     cases, training = read_held_out(arguments.test), read_training(arguments.train)
@@ -54,9 +53,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         list_length=max(*arguments.cutoffs, arguments.recommendation_length),
         device=place,
     )
-    known = np.zeros(model.items + 1, dtype=bool)
-    known[training.flattened] = True
-    cold, lost = ~known[cases.target], found.target[:, 0] == NO_RANK
+    cold, lost = ~np.isin(cases.target, training.flattened), found.target[:, 0] == NO_RANK
     this = run_of(arguments)
     columns = {
         "case": np.arange(len(cases), dtype=np.int32),
@@ -81,10 +78,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     assert found.lists is not None
     summary = {
-        "dataset": this.dataset,
-        "split": this.split,
-        "model": this.model,
-        "seed": this.seed,
+        **asdict(this),
         "ranking": "full catalogue",
         "filter_seen": filters_seen(arguments),
         "items": model.items,

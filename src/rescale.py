@@ -2,18 +2,17 @@
 shuffles, recovery and mixing for each λ.
 """
 
-import argparse
 from collections.abc import Sequence
 
 from tqdm import tqdm
 
 from lastitem import device
 from lastitem.arguments import (
-    add_files,
     add_seen_filter,
     add_shuffles,
     add_trained_model,
     filters_seen,
+    parser_of,
     run_of,
 )
 from lastitem.data.sequences import read_held_out
@@ -30,17 +29,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Parse arguments, sweep λ over validation and test, write ranks and
     mixing ratios.
     """
-    parser = argparse.ArgumentParser(description=__doc__)
-    add_trained_model(parser)
-    add_files(
-        parser,
+    parser = parser_of(
+        __doc__,
+        add_trained_model,
+        add_seen_filter,
+        add_shuffles,
         validation="validation part (Parquet): λ is chosen on it",
         ranks="output: a row per part, λ, order, repeat and case (Parquet)",
         mixing="output: mixing ratios of each user by λ (Parquet)",
     )
-    add_seen_filter(parser)
     parser.add_argument("--scales", required=True, nargs="+", help="the grid of λ; holds 1")
-    add_shuffles(parser)
     arguments = parser.parse_args(argv)
 
     this = run_of(arguments)

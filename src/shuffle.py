@@ -2,7 +2,6 @@
 several times each.
 """
 
-import argparse
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,11 +9,11 @@ from tqdm import tqdm
 
 from lastitem import device
 from lastitem.arguments import (
-    add_files,
     add_seen_filter,
     add_shuffles,
     add_trained_model,
     filters_seen,
+    parser_of,
     run_of,
 )
 from lastitem.data.sequences import read_held_out
@@ -29,11 +28,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Parse arguments, rank under each order, write one row per case,
     order and repeat.
     """
-    parser = argparse.ArgumentParser(description=__doc__)
-    add_trained_model(parser)
-    add_seen_filter(parser)
-    add_shuffles(parser)
-    add_files(parser, out="output (Parquet)")
+    parser = parser_of(
+        __doc__, add_trained_model, add_seen_filter, add_shuffles, out="output (Parquet)"
+    )
     arguments = parser.parse_args(argv)
 
     place = device.configure(arguments.device, arguments.threads)

@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -17,10 +18,10 @@ from tqdm import tqdm
 from lastitem import __version__, device
 from lastitem.arguments import (
     add_device,
-    add_files,
     add_run,
     add_seen_filter,
     filters_seen,
+    parser_of,
     run_of,
 )
 from lastitem.data.sequences import read_held_out, read_training
@@ -37,10 +38,11 @@ from lastitem.training.loop import Round, epochs_left, train
 
 def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     """The options of this script."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    add_run(parser)
-    add_files(
-        parser,
+    parser = parser_of(
+        __doc__,
+        add_run,
+        add_seen_filter,
+        add_device,
         train="training part (Parquet)",
         validation="validation part (Parquet)",
         items="item map (Parquet); its length is the size of the catalogue",
@@ -63,20 +65,25 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
         "--state",
         help="state of an unfinished training, from which a killed one goes on; removed at the end",
     )
-    add_seen_filter(parser)
-    add_device(parser)
     return parser.parse_args(argv)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Parse arguments, train, write the model and its learning curve."""
     arguments = parsed(argv)
-
     this = run_of(arguments)
+    name = f"{this.dataset} {this.split} {this.model} seed={this.seed}"
+
+    def say(text: str) -> None:
+        tqdm.write(f"[{name}] {text}")
+        # Into a pipe, as to the log, a line would otherwise wait until many are there.
+        sys.stdout.flush()
+
     if arguments.choice:
         choice = read_json(arguments.choice)
         if choice["seed"] == this.seed:
-            return take_chosen(arguments, choice["point"])
+            take_chosen(arguments, choice["point"])
+            return say(f"taken from the grid: {choice['point']}")
         arguments.settings |= choice["settings"]
     place = device.configure(arguments.device, arguments.threads)
     torch.manual_seed(this.seed)
@@ -100,13 +107,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     }
     code = [__file__, *imported_modules(__file__), *files_of(import_path(arguments.architecture))]
     data = [arguments.train, arguments.validation, arguments.items]
-    name = f"{this.dataset} {this.split} {this.model} seed={this.seed}"
-
-    def say(text: str) -> None:
-        tqdm.write(f"[{name}] {text}")
-        # Into a pipe, as to the log, a line would otherwise wait until many are there.
-        sys.stdout.flush()
-
     checkpoint = Checkpoint(arguments.state, key_of([*data, *code], facts), say)
     with tqdm(total=settings.maximum_epochs, desc=name, unit="epoch", disable=None) as progress:
         curve = train(
@@ -117,7 +117,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             filter_seen=filters_seen(arguments),
             seed=this.seed,
             device=place,
-            report=reporter(settings, progress, say),
+            report=partial(report, settings, progress, say),
             checkpoint=checkpoint,
         )
     description["best"] = next((asdict(line) for line in reversed(curve) if line.best), None)
@@ -129,28 +129,26 @@ def main(argv: Sequence[str] | None = None) -> None:
     checkpoint.remove()
 
 
-def reporter(
-    settings: TrainingSettings, progress: tqdm, say: Callable[[str], None]
-) -> Callable[[Sequence[Round], float], None]:
-    """Say after each validation step what it found, and how long training
-    still takes.
-    """
-
-    def report(curve: Sequence[Round], seconds: float) -> None:
-        line = curve[-1]
-        progress.update(line.epoch - progress.n)
-        soonest, latest = (
-            tqdm.format_interval(seconds / line.epoch * epochs)
-            for epochs in epochs_left(curve, settings)
-        )
-        say(
-            f"epoch {line.epoch}, {line.updates} updates, {seconds:.0f} s: loss {line.loss:.4f}, "
-            f"validation NDCG@{settings.validation_cutoff} {line.validation_ndcg:.4f}"
-            f"{' (best)' if line.best else ''}; left {soonest} without a better round, {latest} at"
-            " most"
-        )
-
-    return report
+def report(
+    settings: TrainingSettings,
+    progress: tqdm,
+    say: Callable[[str], None],
+    curve: Sequence[Round],
+    seconds: float,
+) -> None:
+    """Say after a validation step what it found, and how long training still takes."""
+    line = curve[-1]
+    progress.update(line.epoch - progress.n)
+    soonest, latest = (
+        tqdm.format_interval(seconds / line.epoch * epochs)
+        for epochs in epochs_left(curve, settings)
+    )
+    say(
+        f"epoch {line.epoch}, {line.updates} updates, {seconds:.0f} s: loss {line.loss:.4f}, "
+        f"validation NDCG@{settings.validation_cutoff} {line.validation_ndcg:.4f}"
+        f"{' (best)' if line.best else ''}; left {soonest} without a better round, {latest} at"
+        " most"
+    )
 
 
 def take_chosen(arguments: argparse.Namespace, point: str) -> None:
@@ -165,10 +163,6 @@ def take_chosen(arguments: argparse.Namespace, point: str) -> None:
     ):
         with write_aside(path) as aside:
             shutil.copyfile(folder / name, aside)
-    this = run_of(arguments)
-    print(
-        f"[{this.dataset} {this.split} {this.model} seed={this.seed}] taken from the grid: {point}"
-    )
 
 
 if __name__ == "__main__":

@@ -11,6 +11,19 @@ from typing import Any
 from lastitem.study.runs import Run
 
 
+def parser_of(
+    description: str | None, /, *groups: Callable[[argparse.ArgumentParser], None], **files: str
+) -> argparse.ArgumentParser:
+    """A parser with groups of options, :func:`add_run` and the like, and a required
+    option for each file (:func:`add_files`).
+    """
+    parser = argparse.ArgumentParser(description=description)
+    for add in groups:
+        add(parser)
+    add_files(parser, **files)
+    return parser
+
+
 def add_files(parser: argparse.ArgumentParser, nargs: str | None = None, **files: str) -> None:
     """Add a required option for each file, or for several (``nargs``); its help says
     what the file is.

@@ -39,8 +39,10 @@ def configure(device: str, threads: int) -> str:
     # models compute in float32.
     torch.backends.cudnn.allow_tf32 = False
     asked = torch.device(device)
-    count = torch.cuda.device_count() if asked.type == "cuda" else 0
-    if asked.type == "cuda" and (asked.index or 0) >= count:
+    if asked.type != "cuda":
+        return device
+    count = torch.cuda.device_count()
+    if (asked.index or 0) >= count:
         raise InputError(
             f"device {device!r}: torch {torch.__version__} sees {count} CUDA devices; "
             "use device=cpu, or install a CUDA build of torch on a machine with a GPU"
@@ -49,11 +51,7 @@ def configure(device: str, threads: int) -> str:
 
 
 def _free_of(count: int) -> int:
-    visible = [
-        name.strip()
-        for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-        if name.strip()
-    ]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").replace(",", " ").split()
     names = visible if len(visible) == count else [str(index) for index in range(count)]
     for index, name in enumerate(names):
         # Kept open as long as the lock is to hold.

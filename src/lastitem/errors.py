@@ -1,10 +1,10 @@
 """The one exception that means "the input is at fault", and how a script reports it."""
 
-import fileinput
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 MORE_MEMORY = (
     "Run fewer jobs at once (--cores), lower training.batch_size, or take a machine with more"
@@ -41,14 +41,11 @@ def after_failure(logs: Iterable[str]) -> str:
     """What Snakemake's own logs of a failed run do not say: what ended a job that was
     killed, and what running again will do.
     """
-    # A submitted job keeps no log of its own, and fileinput would read standard input
-    # instead.
-    killed = False
-    if logs := list(logs):
-        with fileinput.input(logs, encoding="utf-8", errors="replace") as lines:
-            killed = any(
-                line.rstrip().endswith("returned non-zero exit status 137.") for line in lines
-            )
+    killed = any(
+        line.rstrip().endswith("returned non-zero exit status 137.")
+        for log in logs
+        for line in Path(log).read_text(encoding="utf-8", errors="replace").splitlines()
+    )
     why = (
         "A job was killed from outside (signal 9): so ends a process when the system has no memory"
         f" left. {MORE_MEMORY}\n"

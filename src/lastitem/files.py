@@ -3,6 +3,7 @@ we wrote.
 """
 
 import errno
+import glob
 import json
 import os
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow as pa
 import pyarrow.parquet
 
@@ -49,10 +51,10 @@ def write_aside(path: str | os.PathLike[str]) -> Iterator[Path]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         for leftover in path.parent.glob(
-            f"{_escape_glob(prefix)}*.partial{_escape_glob(path.suffix)}"
+            f"{glob.escape(prefix)}*.partial{glob.escape(path.suffix)}"
         ):
             process = leftover.name[len(prefix) :].split(".")[0]
-            if process.isdigit() and not _is_running(int(process)):
+            if process.isdigit() and not psutil.pid_exists(int(process)):
                 leftover.unlink(missing_ok=True)
         try:
             yield aside
@@ -140,17 +142,3 @@ def read_json(path: str | os.PathLike[str]) -> Any:
         raise InputError(
             f"{path}:{error.lineno}: not JSON ({error.msg}); delete the file to have it made anew"
         ) from None
-
-
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def _escape_glob(text: str) -> str:
-    return "".join(f"[{character}]" if character in "*?[" else character for character in text)

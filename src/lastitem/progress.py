@@ -21,12 +21,8 @@ class Progress:
     """
 
     def __init__(self, description: str, done: int = 0, total: int | None = None) -> None:
-        self._description, self._done, self._total, self._said = (
-            description,
-            done,
-            total,
-            time.monotonic(),
-        )
+        self._description, self._done, self._total = description, done, total
+        self._said = time.monotonic()
         self._bar = tqdm(
             total=total, initial=done, unit="B", unit_scale=True, desc=description, disable=None
         )

@@ -196,7 +196,7 @@ def test_a_model_that_hits_nothing_is_no_obstacle():
 
 def test_best_scale():
     assert best_scale({0.0: 0.3, 0.5: 0.3, 0.9: 0.1}) == 0.5
-    assert best_scale({0.0: 0.3, 0.5: 0.2, 0.9: 0.1}, among=[0.5, 0.9]) == 0.5
+    assert best_scale({0.5: 0.2, 0.9: 0.1}) == 0.5
     assert best_scale({0.6: 0.5, 1.4: 0.5}) == 0.6, "as near 1, though not in binary"
 
 

@@ -97,10 +97,15 @@ def looped_block(block, x, allowed, scale, activation):
     return out
 
 
+def attend(attention, query, source, mask):
+    """The output [B, Q, d] of a whole attention."""
+    return attention.join(attention.mix(*attention.project(query, source), mask))
+
+
 def check_against_loops(attention, query, source, mask, allowed):
     """Both ways through the code, the fused kernel and the plain formula."""
     weights, expected = looped_attention(attention, query, source, allowed)
-    torch.testing.assert_close(attention(query, source, mask), expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(attend(attention, query, source, mask), expected, rtol=0, atol=1e-12)
     q, k, v = attention.project(query, source)
     assert v.shape == (len(query), HEADS, source.shape[1], SIZE // HEADS)
     found = attention.weights(q, k, mask)
@@ -142,7 +147,7 @@ def test_huge_scores_stay_finite():
     x = 1e3 * vectors(1, 4)
     q, k, v = attention.project(x, x)
     weights = attention.weights(q, k, None)
-    output, fused = attention.join(weights @ v), attention(x, x, None)
+    output, fused = attention.join(weights @ v), attend(attention, x, x, None)
     assert bool(torch.isfinite(output).all())
     torch.testing.assert_close(weights.sum(dim=-1), torch.ones(1, HEADS, 4, dtype=torch.float64))
     torch.testing.assert_close(fused, output)
@@ -154,10 +159,10 @@ def test_dropout_falls_on_the_attention_weights():
     """
     attention = randomize(MultiHeadAttention(SIZE, 1, 0.5))
     x = vectors(400, 1)
-    plain = attention(x, x, None) - attention.output.bias
+    plain = attend(attention, x, x, None) - attention.output.bias
     attention.train()
     torch.manual_seed(0)
-    dropped = attention(x, x, None) - attention.output.bias
+    dropped = attend(attention, x, x, None) - attention.output.bias
     zero = dropped.abs().amax(dim=(1, 2)) < 1e-12
     torch.testing.assert_close(dropped[~zero], 2 * plain[~zero])
     assert 150 < int(zero.sum()) < 250
@@ -169,10 +174,10 @@ def test_dropout_keeps_the_expectation():
     """
     attention = randomize(MultiHeadAttention(SIZE, HEADS, 0.3))
     x = vectors(1, 4)
-    plain = attention(x, x, None)
+    plain = attend(attention, x, x, None)
     attention.train()
     torch.manual_seed(0)
-    draws = attention(x.expand(20_000, -1, -1), x.expand(20_000, -1, -1), None)
+    draws = attend(attention, x.expand(20_000, -1, -1), x.expand(20_000, -1, -1), None)
     draws, plain = draws.detach(), plain.detach()
     error = (draws.mean(dim=0) - plain[0]).abs() / (draws.std(dim=0) / math.sqrt(20_000))
     assert float(error.max()) < 5

@@ -135,11 +135,11 @@ def test_a_masked_item_is_restored_from_both_sides():
     """
     model = model_of()
     codes, length = padded([[4, 8, model.mask, 16, 23]])
-    plain = model.restore(codes, length)[:, 2]
+    plain = model(codes, length)[:, 2]
     for place in (0, 4):
         changed = codes.clone()
         changed[0, place] = 29
-        assert not torch.allclose(plain, model.restore(changed, length)[:, 2], atol=1e-4)
+        assert not torch.allclose(plain, model(changed, length)[:, 2], atol=1e-4)
 
 
 def test_width_of_padding_changes_nothing():

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 import torch
 
+from lastitem.evaluation.metrics import per_user
 from lastitem.evaluation.ranking import rank, recommend
 from lastitem.evaluation.shuffling import permute, reorder
 from lastitem.models.interface import Recommender, SequenceModel, distinct_vectors
 from lastitem.models.registry import load, save
 from lastitem.models.sasrec import SASRec
 from lastitem.study.settings import TrainingSettings
-from lastitem.training.loop import train, validation_ndcg
+from lastitem.training.loop import train
 from tests import literal
 from tests.models.batches import draw_parameters, padded
 
@@ -119,7 +120,8 @@ def test_each_validation_step_scores_with_the_weights_of_its_epoch():
     anew = []
 
     def report(curve, seconds):
-        anew.append(validation_ndcg(copy.deepcopy(model), CASES, False, 10, "cpu"))
+        ranks = rank(copy.deepcopy(model), CASES, filter_seen=False)
+        anew.append(float(per_user("ndcg", ranks.target[:, 0], 10).mean()))
 
     curve = train(model, TRAINING, CASES, settings, filter_seen=False, seed=1, report=report)
     assert [line.validation_ndcg for line in curve] == anew and len(set(anew)) > 1

@@ -101,21 +101,11 @@ class Decomposition:
             for layer in range(self.latest.shape[1])
             for number, part in enumerate(PARTS)
         ]
-        rows = []
-        for layer, part, positions, ratio in found:
-            value = ratio[~np.isnan(ratio)].astype(np.float64)
-            if len(value):
-                rows.append(
-                    (
-                        layer,
-                        part,
-                        positions,
-                        value.mean(),
-                        np.median(value),
-                        value.std(),
-                        len(value),
-                    )
-                )
+        rows = [
+            (*which, value.mean(), np.median(value), value.std(), len(value))
+            for *which, ratio in found
+            if len(value := ratio[~np.isnan(ratio)].astype(np.float64))
+        ]
         return {name: [row[place] for row in rows] for place, name in enumerate(names)}
 
     def by_user(self) -> dict[str, NDArray[Any]]:
@@ -146,6 +136,11 @@ class Decomposition:
         }
 
 
+def _rows(x: Tensor) -> Tensor:
+    """The numbers of its rows."""
+    return torch.arange(len(x), device=x.device)
+
+
 def own_and_others(trace: BlockTrace) -> tuple[Tensor, Tensor]:
     """The Attn part of a query's own position, Σ_h α_h,ii f_h(x_i), and the sum over
     all other sources.
@@ -160,11 +155,9 @@ def own_and_others(trace: BlockTrace) -> tuple[Tensor, Tensor]:
     if trace.query is None:
         weight, values = torch.diagonal(trace.attention, dim1=-2, dim2=-1), trace.values
     else:
-        row = torch.arange(len(trace.query), device=trace.query.device)
-        weight, values = (
-            trace.attention[row, :, 0, trace.query][:, :, None],
-            trace.values[row, :, trace.query][:, :, None],
-        )
+        row = _rows(trace.query)
+        weight = trace.attention[row, :, 0, trace.query][:, :, None]
+        values = trace.values[row, :, trace.query][:, :, None]
     own = weight[..., None] * values
     return torch.einsum("bhqe,hed->bqd", own, trace.output_weight), torch.einsum(
         "bhqe,hed->bqd", trace.mixed - own, trace.output_weight
@@ -237,14 +230,10 @@ def part_norms(trace: BlockTrace, index: Tensor | None = None) -> Tensor:
     """Norms ‖part_ij‖ of AttnResLN among the positions ``index``, int64 [B, P], or
     among all: [B, P, P], rows are queries.
     """
-    batch = torch.arange(len(trace.residual), device=trace.residual.device)[:, None]
+    batch = _rows(trace.residual)[:, None]
     if index is None:
-        index = torch.arange(trace.residual.shape[1], device=trace.residual.device).expand(
-            len(batch), -1
-        )
-    attention = trace.attention[batch[:, :, None], :, index[:, :, None], index[:, None, :]].permute(
-        0, 3, 1, 2
-    )
+        index = _rows(trace.residual[0]).expand(len(batch), -1)
+    attention = _weights_among(trace, index).permute(0, 3, 1, 2)
     part = torch.einsum(
         "bhpe,hed->bhpd", trace.values[batch, :, index].transpose(1, 2), trace.output_weight
     )
@@ -261,6 +250,12 @@ def part_norms(trace: BlockTrace, index: Tensor | None = None) -> Tensor:
     norms = torch.einsum("bhij,bkij,bjhk->bij", attention, attention, gram).clamp(min=0).sqrt()
     norms.diagonal(dim1=1, dim2=2).copy_(own.norm(dim=-1))
     return norms / deviation
+
+
+def _weights_among(trace: BlockTrace, index: Tensor) -> Tensor:
+    """Attention weights among the positions ``index``, int64 [B, P]: [B, P, P, H]."""
+    batch = _rows(index)[:, None, None]
+    return trace.attention[batch, :, index[:, :, None], index[:, None]]
 
 
 def newest_maps(
@@ -284,18 +279,14 @@ def newest_maps(
     index = end[:, None] - positions + torch.arange(positions, device=end.device)
     valid = index >= start[:, None]
     index = index.clamp(min=0)
-    batch = torch.arange(len(end), device=end.device)[:, None]
-    weights = trace.attention[batch[:, :, None], :, index[:, :, None], index[:, None, :]].mean(
-        dim=-1
-    )
-    return weights, part_norms(trace, index), valid
+    return _weights_among(trace, index).mean(dim=-1), part_norms(trace, index), valid
 
 
 def stack_mixing_ratio(traces: Sequence[BlockTrace], readout: Tensor) -> Tensor:
     """[B]: the share at the read-out, int64 [B], that the rollout of part norms over
     all blocks takes from other positions.
     """
-    row = torch.arange(len(readout), device=readout.device)
+    row = _rows(readout)
     share = torch.zeros_like(traces[0].before_norm[:, :, 0])
     share[row, readout] = 1.0
     for trace in reversed(traces):
@@ -311,7 +302,7 @@ def head_shares(trace: BlockTrace, readout: Tensor) -> Tensor:
     """[B, H]: of the norms of the heads' contributions from other positions at the
     read-out, the share of each; NaN where all are zero.
     """
-    row = torch.arange(len(readout), device=readout.device)
+    row = _rows(readout)
     own = trace.attention[row, :, readout, readout][..., None] * trace.values[row, :, readout]
     norms = torch.einsum(
         "bhe,hed->bhd", trace.mixed[row, :, readout] - own, trace.output_weight
@@ -341,8 +332,7 @@ def decompose(
         more than 1e-4 anywhere. InputError if the model has no attention block.
     """
     model.eval()
-    single = cases.length < 2
-    chosen = cases.select(np.flatnonzero(~single))
+    chosen = cases.select(np.flatnonzero(cases.length >= 2))
     blocks = attention_blocks(model)
     heads = max((block.attention.heads for block in blocks), default=0)
     alone = all(block.other_branch is None for block in blocks)
@@ -351,8 +341,7 @@ def decompose(
     stack = np.full(len(chosen), np.nan, dtype=np.float32)
     shares = np.zeros((*shape[:2], heads), dtype=np.float32)
     every = [np.zeros((0, *shape[1:]), dtype=np.float32)]
-    maps = _Maps(len(blocks), map_positions)
-    error = 0.0
+    maps, error = _Maps(len(blocks), map_positions), 0.0
     with probing(model, residual_scale=residual_scale, query="every") as traces:
         for index, count, width in tiles(chosen, model.input_length, "decompose"):
             items, length = pad(chosen, index, model.input_length, width)
@@ -360,8 +349,8 @@ def decompose(
             traces.clear()
             model.encode(items, length)
             start, end = model.input_start(length), model.readout(length) + 1
-            place = torch.arange(traces[0].before_norm.shape[1], device=device)
-            row = torch.arange(len(index), device=device)
+            place = _rows(traces[0].before_norm[0])
+            row = _rows(length)
             counted = row < count
             real = (place >= start[:, None]) & (place < end[:, None]) & counted[:, None]
             error = max(error, check_additivity(traces, real))
@@ -372,39 +361,38 @@ def decompose(
             shares[index] = torch.stack(by_head, dim=1).cpu().numpy()
             if alone:
                 stack[index] = stack_mixing_ratio(traces, end - 1).cpu().numpy()
-            maps.add(traces, start, end, counted)
+            if map_positions:
+                maps.add(traces, start, end, counted)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return Decomposition(
-            user=chosen.user,
-            latest=latest,
-            every=np.concatenate(every),
-            stack=stack,
-            head_shares=shares,
-            attention_map=maps.attention / maps.count,
-            norm_map=maps.norm / maps.count,
-            map_count=maps.count,
-            single_item_inputs=int(single.sum()),
-            additivity_error=error,
-        )
+        attention_map, norm_map = maps.sums / maps.count
+    return Decomposition(
+        user=chosen.user,
+        latest=latest,
+        every=np.concatenate(every),
+        stack=stack,
+        head_shares=shares,
+        attention_map=attention_map,
+        norm_map=norm_map,
+        map_count=maps.count,
+        single_item_inputs=len(cases) - len(chosen),
+        additivity_error=error,
+    )
 
 
 class _Maps:
     """Sums over inputs of :func:`newest_maps` of each block, and their counts."""
 
     def __init__(self, blocks: int, positions: int) -> None:
-        self.positions = positions
-        self.attention, self.norm = np.zeros((2, blocks, positions, positions))
+        self.sums = np.zeros((2, blocks, positions, positions))
         self.count = np.zeros((positions, positions), dtype=np.int64)
 
     def add(
         self, traces: Sequence[BlockTrace], start: Tensor, end: Tensor, counted: Tensor
     ) -> None:
         """Add a tile; ``counted``, bool [B], leaves out what only fills its shape."""
-        for layer, trace in enumerate(traces if self.positions else ()):
-            weights, norms, valid = newest_maps(trace, start, end, self.positions)
-            both = valid[:, :, None] & valid[:, None, :] & counted[:, None, None]
-            for total, cells in ((self.attention, weights), (self.norm, norms)):
-                cells = torch.where(both, cells, 0).sum(dim=0, dtype=torch.float64)
-                total[layer] += cells.cpu().numpy()
-            if layer == 0:
-                self.count += both.sum(dim=0).cpu().numpy()
+        for layer, trace in enumerate(traces):
+            *maps, valid = newest_maps(trace, start, end, len(self.count))
+            both = valid[:, :, None] & valid[:, None] & counted[:, None, None]
+            for total, cells in zip(self.sums[:, layer], maps, strict=True):
+                total += torch.where(both, cells, 0).sum(dim=0, dtype=torch.float64).cpu().numpy()
+        self.count += both.sum(dim=0).cpu().numpy()

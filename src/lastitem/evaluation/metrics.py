@@ -50,5 +50,4 @@ def coverage(lists: Codes, items: int, cutoff: int) -> float:
     ----------
     lists : int [n, K], K ≥ cutoff, 0 where a list is shorter.
     """
-    shown = np.unique(lists[:, :cutoff])
-    return float((shown > 0).sum()) / items
+    return np.count_nonzero(np.unique(lists[:, :cutoff])) / items

@@ -120,7 +120,7 @@ class _Probe:
         self.residual_scale, self.query = residual_scale, query
         self.traces: list[BlockTrace] = []
 
-    def normalized(
+    def __call__(
         self,
         block: AttentionBlock,
         projected: tuple[Tensor, Tensor, Tensor],
@@ -128,35 +128,23 @@ class _Probe:
         residual: Tensor,
         at: Tensor | None,
     ) -> Tensor:
-        """See :class:`lastitem.models.attention.Probe`."""
-        attention, (q, k, v) = block.attention, projected
-        if isinstance(self.query, Tensor):
-            self._trace_one(block, self.query, projected, mask, residual)
-        elif self.query == "every":
+        """See :attr:`lastitem.models.attention.AttentionBlock.probe`."""
+        attention, query, (q, k, v) = block.attention, self.query, projected
+        if isinstance(query, Tensor):
+            # What the block does for one query of each sequence: O(L·d), and no [L, L].
+            row = torch.arange(len(query), device=query.device)
+            if mask is None:
+                allowed = torch.arange(k.shape[2], device=query.device) <= query[:, None]
+            else:
+                allowed = mask.expand(len(query), 1, q.shape[2], k.shape[2])[row, 0, query]
+            weights = attention.weights(q[row, :, query][:, :, None], k, allowed[:, None, None])
+            self._trace(block, query, weights, v, residual[row, query][:, None])
+        elif query == "every":
             if at is not None:
                 raise ValueError("a trace of every position needs the vectors of every position")
-            weights = attention.weights(q, k, mask)
-            return self._trace(block, None, weights, v, weights @ v, residual)
+            return self._trace(block, None, attention.weights(q, k, mask), v, residual)
         attended = block.attention_dropout(attention.join(attention.mix(q, k, v, mask), at))
         return block.attention_norm(self.residual_scale * positions_at(residual, at) + attended)
-
-    def _trace_one(
-        self,
-        block: AttentionBlock,
-        query: Tensor,
-        projected: tuple[Tensor, Tensor, Tensor],
-        mask: Tensor | None,
-        residual: Tensor,
-    ) -> None:
-        """What the block does for one query of each sequence: O(L·d), and no [L, L]."""
-        q, k, v = projected
-        row, length = torch.arange(len(query), device=query.device), k.shape[2]
-        if mask is None:
-            allowed = torch.arange(length, device=query.device) <= query[:, None]
-        else:
-            allowed = mask.expand(len(query), 1, residual.shape[1], length)[row, 0, query]
-        weights = block.attention.weights(q[row, :, query][:, :, None], k, allowed[:, None, None])
-        self._trace(block, query, weights, v, weights @ v, residual[row, query][:, None])
 
     def _trace(
         self,
@@ -164,12 +152,12 @@ class _Probe:
         query: Tensor | None,
         weights: Tensor,
         values: Tensor,
-        mixed: Tensor,
         residual: Tensor,
     ) -> Tensor:
         """Note a trace and return the vector behind the normalization, [B, Q, d]."""
-        output, norm = block.attention.output, block.attention_norm
-        before = self.residual_scale * residual + block.attention.join(mixed)
+        attention, norm = block.attention, block.attention_norm
+        output, mixed = attention.output, weights @ values
+        before = self.residual_scale * residual + attention.join(mixed)
         after = norm(before)
         self.traces.append(
             BlockTrace(
@@ -177,9 +165,7 @@ class _Probe:
                 attention=weights,
                 values=values,
                 mixed=mixed,
-                output_weight=output.weight.T.reshape(
-                    block.attention.heads, -1, output.out_features
-                ),
+                output_weight=output.weight.T.reshape(attention.heads, -1, output.out_features),
                 output_bias=output.bias,
                 residual=residual,
                 residual_scale=self.residual_scale,

@@ -102,11 +102,11 @@ def rank(
     model.eval()
     count = len(cases)
     target = np.zeros((count, len(offsets)), dtype=np.int32)
-    last, last_but_one = np.zeros(count, dtype=np.int32), np.zeros(count, dtype=np.int32)
+    last, last_but_one = np.zeros((2, count), dtype=np.int32)
     unchanged = np.ones(count, dtype=bool)
     lists = np.zeros((count, list_length), dtype=np.int32) if list_length else None
     list_scores = np.full((count, list_length), np.nan, dtype=np.float32) if list_length else None
-    inspected: list[tuple[Ints, Singles]] = []
+    inspected: Singles | None = None
     for index, _, width in tiles(cases, model.input_length, "rank"):
         items, length = pad(cases, index, model.input_length, width)
         history = cases.end[index] - cases.start[index]
@@ -114,10 +114,8 @@ def rank(
         if reorder is not None:
             items, unchanged[index] = reorder(items, length, cases.user[index])
         items, length = items.to(device), length.to(device)
-        newest, second, wanted = (
-            torch.from_numpy(codes.astype(np.int64)).to(device)
-            for codes in (*own, cases.target[index])
-        )
+        codes = np.stack([*own, cases.target[index]]).astype(np.int64)
+        newest, second, wanted = torch.from_numpy(codes).to(device)
         with _probed(model, residual_scale, length if inspect else None) as traces:
             scored = _scored(model, items, length, offsets)
         for column, scores in enumerate(scored):
@@ -132,13 +130,11 @@ def rank(
             if column == 0 and lists is not None and list_scores is not None:
                 lists[index], list_scores[index] = _best(scores, list_length)
         if inspect is not None:
-            inspected.append((index, inspect(traces).float().cpu().numpy()))
-    found = Ranks(target, last, last_but_one, unchanged, lists, list_scores)
-    if inspected:
-        found.inspected = np.zeros((count, *inspected[0][1].shape[1:]), dtype=np.float32)
-        for index, values in inspected:
-            found.inspected[index] = values
-    return found
+            values = inspect(traces).float().cpu().numpy()
+            if inspected is None:
+                inspected = np.zeros((count, *values.shape[1:]), dtype=np.float32)
+            inspected[index] = values
+    return Ranks(target, last, last_but_one, unchanged, lists, list_scores, inspected)
 
 
 def _probed(
@@ -216,16 +212,15 @@ def recommend(
                 f" 1 and {model.items}; items.parquet tells the code of each id; found:"
                 f" {str(history)[:200]}"
             )
-    end = np.cumsum([len(history) for history in histories])
-    flat = np.array([item for history in histories for item in history], dtype=np.int32)
-    nobody = np.arange(len(histories), dtype=np.int32)
+    length = np.array([len(history) for history in histories])
+    end = np.cumsum(length)
     cases = HeldOut(
-        flat,
-        np.concatenate(([0], end[:-1])),
-        end,
-        nobody,
-        np.ones_like(nobody),
-        np.zeros(len(nobody), dtype=bool),
+        items=np.concatenate(histories).astype(np.int32),
+        start=end - length,
+        end=end,
+        user=np.arange(len(end), dtype=np.int32),
+        target=np.ones(len(end), dtype=np.int32),
+        tied=np.zeros(len(end), dtype=bool),
     )
     found = rank(model, cases, filter_seen=filter_seen, list_length=count)
     assert found.lists is not None and found.scores is not None
@@ -261,11 +256,9 @@ def _rank_of(scores: Tensor, item: Tensor) -> Tensor:
 
 def _remove_seen(scores: Tensor, cases: HeldOut, index: Ints) -> None:
     chosen = cases.select(index)
-    row = np.repeat(np.arange(len(index)), chosen.length)
-    seen = chosen.flattened.astype(np.int64) - 1
-    scores[
-        torch.from_numpy(row).to(scores.device), torch.from_numpy(seen).to(scores.device)
-    ] = -torch.inf
+    places = np.stack([np.repeat(np.arange(len(index)), chosen.length), chosen.flattened - 1])
+    row, column = torch.from_numpy(places).to(scores.device)
+    scores[row, column] = -torch.inf
 
 
 def _best(scores: Tensor, count: int) -> tuple[Codes, Singles]:

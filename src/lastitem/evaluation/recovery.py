@@ -2,7 +2,7 @@
 would choose; on ranks alone.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lastitem.arrays import Bools, Codes
@@ -76,9 +76,6 @@ def choose_scale(
     )
 
 
-def best_scale(value: Mapping[float, float], among: Sequence[float] | None = None) -> float:
+def best_scale(value: Mapping[float, float]) -> float:
     """The λ with the largest value; of equals the one nearest 1, then the smaller."""
-    return min(
-        value if among is None else among,
-        key=lambda scale: (-value[scale], round(abs(scale - 1.0), 9), scale),
-    )
+    return min(value, key=lambda scale: (-value[scale], round(abs(scale - 1.0), 9), scale))

@@ -2,6 +2,8 @@
 all, contribute?
 """
 
+from functools import partial
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -40,10 +42,7 @@ def reorder(order: str, seed: int, repeat: int) -> Reorder | None:
     if order not in ORDERS:
         raise ValueError(f"order {order!r} is not one of {ORDERS}")
 
-    def shuffle(items: Tensor, length: Tensor, user: Codes) -> tuple[Tensor, Bools]:
-        return permute(items, length, user, keep_last=order == "partial", seed=seed, repeat=repeat)
-
-    return shuffle
+    return partial(permute, keep_last=order == "partial", seed=seed, repeat=repeat)
 
 
 def permute(

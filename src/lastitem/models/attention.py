@@ -3,32 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from lastitem.models.dropout import Dropout, dropout
-
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": functional.relu,
-    "gelu": functional.gelu,
-}
-
-
-class Probe(Protocol):
-    """What a block asks before its normalization, if it is being probed."""
-
-    def normalized(
-        self,
-        block: AttentionBlock,
-        projected: tuple[Tensor, Tensor, Tensor],
-        mask: Tensor | None,
-        residual: Tensor,
-        at: Tensor | None,
-    ) -> Tensor:
-        """The vector behind the normalization, in place of the block's own."""
 
 
 def positions_at(x: Tensor, at: Tensor | None) -> Tensor:
@@ -52,24 +32,10 @@ class MultiHeadAttention(nn.Module):
         self.value = nn.Linear(hidden_size, hidden_size)
         self.output = nn.Linear(hidden_size, hidden_size)
 
-    def forward(self, query: Tensor, source: Tensor, mask: Tensor | None) -> Tensor:
-        """Attend from ``query`` to ``source``.
-
-        Parameters
-        ----------
-        query : [B, Q, d].
-        source : [B, L, d].
-        mask : bool, broadcastable to [B, H, Q, L], True where attention is allowed;
-            None means causal, with Q = L.
-
-        Returns
-        -------
-        [B, Q, d], output projection and bias included.
-        """
-        return self.join(self.mix(*self.project(query, source), mask))
-
     def project(self, query: Tensor, source: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries [B, H, Q, d/H], keys and values [B, H, L, d/H]."""
+        """Queries [B, H, Q, d/H], keys and values [B, H, L, d/H] of ``query``
+        [B, Q, d] and ``source`` [B, L, d].
+        """
         vectors = (self.query(query), self.key(source), self.value(source))
         q, k, v = (each.unflatten(-1, (self.heads, -1)).transpose(1, 2) for each in vectors)
         return q, k, v
@@ -77,6 +43,11 @@ class MultiHeadAttention(nn.Module):
     def mix(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """Weighted sums of values [B, H, Q, d/H]; in training with dropout on the
         weights.
+
+        Parameters
+        ----------
+        mask : bool, broadcastable to [B, H, Q, L], True where attention is allowed;
+            None means causal, with Q = L.
         """
         probability = self.dropout if self.training else 0.0
         # The fused kernel of the CPU has no dropout; there the plain formula with cheap
@@ -105,13 +76,15 @@ class MultiHeadAttention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Two linear maps applied at every position, with dropout behind each."""
+    """Two linear maps applied at every position, with dropout behind each; between them
+    a function of torch.nn.functional, by its name.
+    """
 
     def __init__(self, hidden_size: int, inner_size: int, dropout: float, activation: str) -> None:
         super().__init__()
         self.inner = nn.Linear(hidden_size, inner_size)
         self.outer = nn.Linear(inner_size, hidden_size)
-        self.activation = ACTIVATIONS[activation]
+        self.activation = getattr(functional, activation)
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -129,8 +102,16 @@ class AttentionBlock(nn.Module):
     ``other_share``.
     """
 
-    #: Set for a while from outside; without it the block computes what stands above.
-    probe: Probe | None = None
+    #: Set for a while from outside; without it the block computes what stands above. It
+    #: is asked for the vector behind the attention's normalization, and told the block,
+    #: its queries, keys and values, the mask, the residual, and ``at``.
+    probe: (
+        Callable[
+            [AttentionBlock, tuple[Tensor, Tensor, Tensor], Tensor | None, Tensor, Tensor | None],
+            Tensor,
+        ]
+        | None
+    ) = None
 
     def __init__(
         self,
@@ -165,10 +146,9 @@ class AttentionBlock(nn.Module):
         projected = self.attention.project(residual, x)
         if self.probe is None:
             attended = self.attention.join(self.attention.mix(*projected, mask), at)
-            h = positions_at(residual, at) + self.attention_dropout(attended)
-            h = self.attention_norm(h)
+            h = self.attention_norm(positions_at(residual, at) + self.attention_dropout(attended))
         else:
-            h = self.probe.normalized(self, projected, mask, residual, at)
+            h = self.probe(self, projected, mask, residual, at)
         if self.other_branch is not None:
             h = (1 - self.other_share) * h + self.other_share * self.other_branch(x, at)
         out = h + self.feed_forward(h)

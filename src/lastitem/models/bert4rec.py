@@ -65,17 +65,12 @@ class BERT4Rec(SequenceModel):
         """See :meth:`SequenceModel.encode`; appends the mask, so the output is
         [B, L + 1, d].
         """
-        masked = torch.cat((items, items.new_full((len(items), 1), PADDING)), dim=1)
-        masked.scatter_(1, length[:, None], self.mask)
-        return self.restore(masked, length + 1, at)
+        longer = nn.functional.pad(items, (0, 1), value=PADDING)
+        return self.forward(longer.scatter(1, length[:, None], self.mask), length + 1, at)
 
-    def forward(self, items: Tensor, length: Tensor, at: Tensor) -> Tensor:
-        """float [n, d]: in training the masks already stand in the inputs."""
-        return self.restore(items, length, at)
-
-    def restore(self, items: Tensor, length: Tensor, at: Tensor | None = None) -> Tensor:
-        """Encode inputs in which masks already stand: int64 [B, L] → float
-        [B, L, d].
+    def forward(self, items: Tensor, length: Tensor, at: Tensor | None = None) -> Tensor:
+        """Encode inputs in which masks already stand, as they do in training: int64
+        [B, L] → float [B, L, d], or [n, d] at the positions ``at``.
         """
         positions = torch.arange(items.shape[1], device=items.device)
         x = self.dropout(self.input_norm(self.embedding(items) + self.position(positions)))
@@ -85,10 +80,6 @@ class BERT4Rec(SequenceModel):
         unpadded = self.training and bool(real.all())
         allowed = real.new_ones(1, 1, 1, 1) if unpadded else real[:, None, None, :]
         return self.output(self.blocks(x, allowed, at))
-
-    def item_vectors(self) -> Tensor:
-        """See :meth:`SequenceModel.item_vectors`; the mask's row is left out."""
-        return self.embedding.weight[1:-1]
 
     def training_batch(
         self, sequences: Sequences, index: Ints, generator: torch.Generator

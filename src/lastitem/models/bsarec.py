@@ -111,20 +111,14 @@ class BSARec(SequenceModel):
         end aligned with the inputs' ends.
         """
         place = torch.arange(self.maximum_length, device=items.device)
-        source = place - (self.maximum_length - length[:, None])
-        moved = torch.where(
-            source >= 0, items.gather(1, source.clamp(min=0, max=items.shape[1] - 1)), PADDING
-        )
+        source = place - self.input_start(length)[:, None]
+        moved = items.gather(1, source.clamp(min=0, max=items.shape[1] - 1))
+        moved = moved.where(source >= 0, PADDING)
         x = self.dropout(self.input_norm(self.embedding(moved) + self.position(place)))
         # Padding attends to itself only: a row without any source would have no
         # softmax.
         allowed = (moved != PADDING)[:, None, None, :] | (place == place[:, None])
-        allowed = allowed & (place <= place[:, None])
-        return self.blocks(x, allowed, at)
-
-    def item_vectors(self) -> Tensor:
-        """See :meth:`SequenceModel.item_vectors`."""
-        return self.embedding.weight[1:]
+        return self.blocks(x, allowed & (place <= place[:, None]), at)
 
     def examples(self, sequences: Sequences) -> Sequences:
         """Each prefix of two items or more is a training example."""
@@ -141,5 +135,5 @@ class BSARec(SequenceModel):
         last = items[rows, length - 1]
         items[rows, length - 1] = PADDING
         labelled = torch.zeros(len(items), self.maximum_length, dtype=torch.bool)
-        labelled[rows, self.readout(length - 1)] = True
+        labelled[:, -1] = True
         return TrainingBatch(items[:, :-1], length - 1, labelled, last)

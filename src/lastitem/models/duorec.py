@@ -41,12 +41,10 @@ class DuoRec(SASRec):
         anchor = read(inputs)
         loss = anchor.new_zeros(())
         if own.unsupervised_weight:
-            unsupervised = info_nce(anchor, read(inputs), own.temperature)
-            loss = loss + own.unsupervised_weight * unsupervised
+            loss = loss + own.unsupervised_weight * info_nce(anchor, read(inputs), own.temperature)
         if own.supervised_weight:
-            partner = sequences.draw_same_target(index, generator)
-            supervised = info_nce(anchor, read(partner), own.temperature)
-            loss = loss + own.supervised_weight * supervised
+            partner = read(sequences.draw_same_target(index, generator))
+            loss = loss + own.supervised_weight * info_nce(anchor, partner, own.temperature)
         return loss
 
 
@@ -63,10 +61,7 @@ def info_nce(first: Tensor, second: Tensor, temperature: float) -> Tensor:
     first, second : [B, d].
     """
     vectors = torch.cat((first, second))
-    count = len(vectors)
+    place = torch.arange(len(vectors), device=vectors.device)
     similarity = vectors @ vectors.T / temperature
-    similarity = similarity.masked_fill(
-        torch.eye(count, dtype=torch.bool, device=vectors.device), -torch.inf
-    )
-    partner = (torch.arange(count, device=vectors.device) + count // 2) % count
-    return functional.cross_entropy(similarity, partner)
+    similarity = similarity.masked_fill(place == place[:, None], -torch.inf)
+    return functional.cross_entropy(similarity, place.roll(len(first)))

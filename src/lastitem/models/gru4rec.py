@@ -40,7 +40,3 @@ class GRU4Rec(SequenceModel):
         """See :meth:`SequenceModel.encode`; the output is [B, L, d]."""
         hidden, _ = self.gru(self.dropout(self.embedding(items)))
         return self.output(self.dropout(positions_at(hidden, at)))
-
-    def item_vectors(self) -> Tensor:
-        """See :meth:`SequenceModel.item_vectors`."""
-        return self.embedding.weight[1:]

@@ -93,25 +93,26 @@ class TrainingBatch:
         the GPU still works on what came before.
         """
         pinned = torch.device(device).type == "cuda"
-
-        def move(part: Tensor | None) -> Tensor | None:
-            if part is None:
-                return None
-            return part.pin_memory().to(device, non_blocking=True) if pinned else part.to(device)
-
-        return TrainingBatch(*(move(part) for part in vars(self).values()))  # type: ignore[arg-type]
+        there = {
+            name: (part.pin_memory() if pinned else part).to(device, non_blocking=pinned)
+            for name, part in vars(self).items()
+            if part is not None
+        }
+        return TrainingBatch(**there)
 
 
 class SequenceModel(Recommender):
     """A model trained by gradient: items in, one vector per position out; a score is
     the dot product with an item's vector.
 
-    It must provide :meth:`encode` and :meth:`item_vectors`. How it is trained are the
-    methods ``examples``, ``training_batch`` and ``auxiliary_loss``; as they stand here,
-    every position predicts the item after it.
+    It must provide :meth:`encode`, and :meth:`item_vectors` if these are not those of
+    its ``embedding``. How it is trained are the methods ``examples``,
+    ``training_batch`` and ``auxiliary_loss``; as they stand here, every position
+    predicts the item after it.
     """
 
     reads_prefixes = True
+    embedding: nn.Embedding
 
     def __init__(self, items: int, **settings: Any) -> None:
         super().__init__(items, **settings)
@@ -150,10 +151,10 @@ class SequenceModel(Recommender):
         raise TypeError(f"{type(self).__name__} does not encode")
 
     def item_vectors(self) -> Tensor:
-        """float [items, d]: row i − 1 is item i. Padding and mask have no row, so they
-        cannot be recommended.
+        """float [items, d]: row i − 1 is item i, here of the embedding. Padding and
+        mask have no row, so they cannot be recommended.
         """
-        raise TypeError(f"{type(self).__name__} has no item vectors")
+        return self.embedding.weight[1 : self.items + 1]
 
     def width(self, padded: int) -> int:
         """L' of the output of :meth:`encode` for inputs padded to L."""
@@ -251,16 +252,14 @@ class SequenceModel(Recommender):
         zero biases and the padding row.
         """
         for module in self.modules():
-            if isinstance(module, nn.Linear | nn.Embedding):
-                nn.init.normal_(
-                    module.weight,
-                    std=embedding_deviation if isinstance(module, nn.Embedding) else 0.02,
-                )
-            if isinstance(module, nn.Linear) and module.bias is not None:
-                nn.init.zeros_(module.bias)
-            if isinstance(module, nn.Embedding) and module.padding_idx is not None:
-                with torch.no_grad():
-                    module.weight[module.padding_idx].zero_()
+            if isinstance(module, nn.Linear):
+                nn.init.normal_(module.weight, std=0.02)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+            elif isinstance(module, nn.Embedding):
+                nn.init.normal_(module.weight, std=embedding_deviation)
+                if module.padding_idx is not None:
+                    nn.init.zeros_(module.weight[module.padding_idx])
 
 
 def distinct_vectors(vectors: Tensor) -> tuple[Tensor, Tensor | None]:

@@ -58,7 +58,3 @@ class SASRec(SequenceModel):
         """
         step = torch.arange(width, device=length.device)
         return (self.maximum_length - length[:, None] + step).clamp(max=self.maximum_length - 1)
-
-    def item_vectors(self) -> Tensor:
-        """See :meth:`SequenceModel.item_vectors`."""
-        return self.embedding.weight[1:]

@@ -8,7 +8,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -71,36 +71,30 @@ def check(config: Mapping[str, Any], schema: str | Path) -> None:
     _fill_in(rules["$defs"])
     validator = _Validator(rules)
     registry = config["registry"] if isinstance(config.get("registry"), Mapping) else {}
-    short = {
-        name
-        for name, stanza in registry.items()
-        if isinstance(stanza, dict) and "sources" not in stanza
-    }
-    for stanza in registry.values():
-        if isinstance(stanza, dict):
-            _write_out(stanza, rules["$defs"])
+    stanzas = {name: stanza for name, stanza in registry.items() if isinstance(stanza, dict)}
+    short = {name for name, stanza in stanzas.items() if "sources" not in stanza}
+    for stanza in stanzas.values():
+        _write_out(stanza, rules["$defs"])
     _read_texts(config, validator)
     faults = [f"{place}: {value!r} is not a finite number" for place, value in _not_finite(config)]
     faults += [
         line
-        for error in sorted(validator.iter_errors(config), key=_place)
+        for error in sorted(
+            validator.iter_errors(config), key=lambda error: _dotted(error.absolute_path)
+        )
         for line in _explain(error, rules["$defs"], short)
     ]
     if not faults:
         _read_grid_texts(config)
         faults = [*_check_names(config), *_check_sources(config), *_check_models(config)]
-    if not faults:
-        for name in tie_datasets(config):
-            for variant, ties in tie_variants(config, name).items():
-                config["registry"][variant] = copy.deepcopy(config["registry"][name]) | {
-                    "log_of": name,
-                    **ties,
-                }
     if faults:
         raise InputError(
             "the config cannot be used:\n"
             + "\n".join(f"  {fault}" for fault in dict.fromkeys(faults))
         )
+    for name in tie_datasets(config):
+        for variant, ties in tie_variants(config, name).items():
+            registry[variant] = copy.deepcopy(registry[name]) | {"log_of": name, **ties}
 
 
 def tie_datasets(config: Mapping[str, Any]) -> list[str]:
@@ -125,11 +119,7 @@ def tie_order_runs(config: Mapping[str, Any]) -> list[dict[str, Any]]:
     it names, the runs that the study has, too.
     """
     named = {key: config["tie_order"][f"{key}s"] for key in ("dataset", "split", "model")}
-    runs = [
-        run
-        for run in study_runs(config, config["models"])
-        if all(run[key] in names for key, names in named.items())
-    ]
+    runs = [run for run in study_runs(config, config["models"]) if _matches(run, named)]
     return [
         run | {"dataset": variant}
         for name in tie_datasets(config)
@@ -162,10 +152,7 @@ def _listed(value: Any) -> list[Any]:
 
 def _write_out(stanza: dict[str, Any], definitions: Mapping[str, Any]) -> None:
     if "sources" not in stanza:
-        of_source, of_dataset = (
-            definitions["source"]["properties"],
-            definitions["dataset"]["properties"],
-        )
+        of_source, of_dataset = _keys_of(definitions)
         source = {key: stanza.pop(key) for key in of_source if key in stanza}
         # What is left is of the form, or misspelt: there the keys that may be meant are
         # listed.
@@ -175,13 +162,14 @@ def _write_out(stanza: dict[str, Any], definitions: Mapping[str, Any]) -> None:
     stanza.setdefault("filter_seen", True)
 
 
+def _keys_of(definitions: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What the schema says of each key of a source, and of a dataset."""
+    return [definitions[kind]["properties"] for kind in ("source", "dataset")]
+
+
 def _read_texts(config: Any, validator: jsonschema.Draft202012Validator) -> None:
     for error in list(validator.iter_errors(config)):
-        if (
-            error.validator != "type"
-            or not isinstance(error.instance, str)
-            or not error.absolute_path
-        ):
+        if error.validator != "type" or not isinstance(error.instance, str):
             continue
         try:
             value = json.loads(error.instance)
@@ -203,12 +191,12 @@ def _not_finite(config: Any, place: str = "") -> Iterable[tuple[str, float]]:
             yield from _not_finite(value, f"{place}.{key}")
 
 
-def _place(error: jsonschema.ValidationError) -> str:
-    return ".".join(str(step) for step in error.absolute_path)
+def _dotted(way: Iterable[object]) -> str:
+    return ".".join(map(str, way))
 
 
 def _explain(
-    error: jsonschema.ValidationError, definitions: Mapping[str, Any], short: Collection[str] = ()
+    error: jsonschema.ValidationError, definitions: Mapping[str, Any], short: Collection[str]
 ) -> Iterable[str]:
     """Lines for one fault; in a dataset's stanza that was written ``short``, with the
     place and the keys that its author knows.
@@ -217,26 +205,29 @@ def _explain(
     if way[2:4] == ["sources", "own"] and way[1] in short:
         way = [*way[:2], *(way[5:] if way[4:5] == ["form"] else way[4:])]
         if len(way) == 2:
-            of_source, of_dataset = (
-                definitions[kind]["properties"] for kind in ("source", "dataset")
-            )
+            of_source, of_dataset = _keys_of(definitions)
             known = [
                 key
                 for key in (*of_source, *of_source["form"]["properties"], *of_dataset)
                 if key not in ("form", "sources")
             ]
-    place = ".".join(map(str, way)) or "top level"
+    place = _dotted(way) or "top level"
     value, wanted = error.instance, error.validator_value
-    # Rule of the schema → what is said of a value that breaks it.
-    lines: dict[str, Callable[[], Iterable[str]]] = {
-        "additionalProperties": lambda: _unknown_keys(error, known),
-        "required": lambda: [f"key {key!r} is missing" for key in wanted if key not in value],
-        "enum": lambda: [f"{value!r} is not allowed{instead(value, wanted)}"],
-        "oneOf": lambda: _not_one_key(value, wanted),
-        "contains": lambda: [f"{value!r} must hold {wanted.get('const')!r}"],
-    }
-    rule = str(error.validator)
-    return [f"{place}: {line}" for line in lines.get(rule, lambda: _broken_rule(error))()]
+    lines: Iterable[str]
+    match error.validator:
+        case "additionalProperties":
+            lines = _unknown_keys(error, known)
+        case "required":
+            lines = [f"key {key!r} is missing" for key in wanted if key not in value]
+        case "enum":
+            lines = [f"{value!r} is not allowed{instead(value, wanted)}"]
+        case "oneOf":
+            lines = _not_one_key(value, wanted)
+        case "contains":
+            lines = [f"{value!r} must hold {wanted.get('const')!r}"]
+        case _:
+            lines = _broken_rule(error)
+    return [f"{place}: {line}" for line in lines]
 
 
 def _unknown_keys(error: jsonschema.ValidationError, known: Iterable[str]) -> Iterable[str]:
@@ -282,15 +273,12 @@ _RULES = {
 
 
 def _check_names(config: Mapping[str, Any]) -> Iterable[str]:
-    named = [(key, config[key], registry) for key, registry in _NAMED_IN.items()]
-    named += [
-        (f"tie_order.{key}", config["tie_order"][key], _NAMED_IN[key])
-        for key in ("datasets", "models")
-    ]
-    for key, names, registry in named:
-        for name in names:
-            if name not in config[registry]:
-                yield f"{key}: {name!r} is not in {registry}{instead(name, config[registry])}"
+    for prefix, names in (("", config), ("tie_order.", config["tie_order"])):
+        for key, registry in _NAMED_IN.items():
+            for name in names.get(key, ()):
+                if name not in config[registry]:
+                    meant = instead(name, config[registry])
+                    yield f"{prefix}{key}: {name!r} is not in {registry}{meant}"
     for name in tie_datasets(config):
         for variant in tie_variants(config, name):
             if variant in config["registry"]:
@@ -394,8 +382,7 @@ def _fill_in(definitions: dict[str, Any]) -> None:
 
 def own_settings(model: Mapping[str, Any]) -> dict[str, Any]:
     """Of a model's entry, what its architecture is built with."""
-    rest = ("architecture", "training", "grid")
-    return {key: value for key, value in model.items() if key not in rest}
+    return {key: model[key] for key in model if key not in ("architecture", "training", "grid")}
 
 
 def _check_models(config: Mapping[str, Any]) -> Iterable[str]:
@@ -405,11 +392,11 @@ def _check_models(config: Mapping[str, Any]) -> Iterable[str]:
     named = {*config["models"], *config["baselines"], *config["tie_order"]["models"]}
     for name, model in config["model_settings"].items():
         where, architecture = f"model_settings.{name}", model["architecture"]
-        points = {"": [{}]} | {
-            ".grid": [
-                {key: value} for key, values in model.get("grid", {}).items() for value in values
-            ]
-        }
+        points = [
+            (".grid", {key: value})
+            for key, values in model.get("grid", {}).items()
+            for value in values
+        ]
         try:
             if ":" in architecture:
                 if name in named:
@@ -420,10 +407,9 @@ def _check_models(config: Mapping[str, Any]) -> Iterable[str]:
                 meant = instead(architecture, [*ARCHITECTURES, "package.module:Class"])
                 yield f"{where}.architecture: {architecture!r} is not allowed{meant}"
                 continue
-            for place, changes in points.items():
-                for change in changes:
-                    where = f"model_settings.{name}{place}"
-                    checked(ARCHITECTURES[architecture][1], own_settings(model) | change, where)
+            for place, change in [("", {}), *points]:
+                where = f"model_settings.{name}{place}"
+                checked(ARCHITECTURES[architecture][1], own_settings(model) | change, where)
         except InputError as error:
             text = str(error)
             yield text if text.startswith(where) else f"{where}: {text}"

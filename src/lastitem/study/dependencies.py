@@ -75,7 +75,7 @@ def _imported_by(waiting: list[Path], folders: tuple[Path, ...]) -> list[Path]:
     waiting = list(waiting)
     while waiting:
         importer = waiting.pop()
-        for name in _names(importer):
+        for name in _names(importer.read_text(encoding="utf-8"), str(importer)):
             level = len(name) - len(name.lstrip("."))
             where = (importer.parents[level - 1],) if level else folders
             for path in _files(name.lstrip("."), where):
@@ -90,8 +90,10 @@ def _files(name: str, folders: tuple[Path, ...]) -> Iterator[Path]:
     name in a module.
     """
     parts = name.split(".")
-    folder = _home(parts[0], folders)
-    if folder is None:
+    names = (parts[0], f"{parts[0]}.py")
+    homes = (folder for folder in folders if any((folder / name).exists() for name in names))
+    folder = next(homes, None)
+    if folder is None or not parts[0]:
         return
     for depth in range(1, len(parts) + 1):
         place = Path(folder, *parts[:depth])
@@ -101,25 +103,11 @@ def _files(name: str, folders: tuple[Path, ...]) -> Iterator[Path]:
                 break
 
 
-def _home(top: str, folders: tuple[Path, ...]) -> Path | None:
-    """The first folder that holds a module or package."""
-    homes = (
-        folder
-        for folder in folders
-        if top and any((folder / name).exists() for name in (top, f"{top}.py"))
-    )
-    return next(homes, None)
-
-
-def _names(path: Path) -> list[str]:
+@functools.cache
+def _names(code: str, path: str) -> list[str]:
     """Dotted names that a module imports, or from which; with leading dots where
     relative.
     """
-    return _names_in(path.read_text(encoding="utf-8"), str(path))
-
-
-@functools.cache
-def _names_in(code: str, path: str) -> list[str]:
     # Kept, because the workflow, which is read anew in every cluster job, asks for the
     # modules of each script, and most are the same.
     names: dict[str, None] = {}

@@ -8,6 +8,7 @@ made of them (:func:`schema_of`), and a job checks with them what it is given
 import dataclasses
 import difflib
 import math
+import operator
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -21,10 +22,10 @@ _TYPES = {
     "str": ("string", "text"),
 }
 _LIMITS = {
-    "minimum": (lambda value, limit: value >= limit, "at least"),
-    "exclusiveMinimum": (lambda value, limit: value > limit, "above"),
-    "maximum": (lambda value, limit: value <= limit, "at most"),
-    "exclusiveMaximum": (lambda value, limit: value < limit, "below"),
+    "minimum": (operator.ge, "at least"),
+    "exclusiveMinimum": (operator.gt, "above"),
+    "maximum": (operator.le, "at most"),
+    "exclusiveMaximum": (operator.lt, "below"),
 }
 Kind = TypeVar("Kind")
 
@@ -95,10 +96,10 @@ def _wanted(value: Any, field: dataclasses.Field) -> str:
             return _TYPES[kind][1]
     if "enum" in rules and value not in rules["enum"]:
         return "one of " + ", ".join(map(str, rules["enum"]))
-    limits = [(name, rules[name]) for name in _LIMITS if name in rules]
-    if all(_LIMITS[name][0](value, limit) for name, limit in limits):
+    limits = [(*_LIMITS[name], rules[name]) for name in _LIMITS if name in rules]
+    if all(holds(value, limit) for holds, _, limit in limits):
         return ""
-    return " and ".join(f"{_LIMITS[name][1]} {limit:g}" for name, limit in limits)
+    return " and ".join(f"{words} {limit:g}" for _, words, limit in limits)
 
 
 @dataclasses.dataclass(frozen=True)

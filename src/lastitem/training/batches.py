@@ -60,20 +60,18 @@ def draw_negatives(
     """
     width = items + 1
     known = (torch.arange(len(seen))[:, None] * width + seen).unique()
-    shape = (len(label), count)
 
     def draw(label: Tensor) -> Tensor:
         other = torch.randint(1, items, label.shape, generator=generator)
         return other + (other >= label)
 
-    negative = draw(label[:, None].expand(shape))
-    key = row[:, None].expand(shape) * width
-    place = torch.arange(negative.numel()).view(shape)
+    negative = draw(label.repeat_interleave(count))
+    place = torch.arange(len(negative))
     for _ in range(_REDRAWS):
-        wanted = key.flatten()[place.flatten()] + negative.flatten()[place.flatten()]
+        wanted = row[place // count] * width + negative[place]
         found = torch.searchsorted(known, wanted).clamp_(max=len(known) - 1)
-        place = place.flatten()[known[found] == wanted]
+        place = place[known[found] == wanted]
         if not len(place):
             break
-        negative.view(-1)[place] = draw(label[place // count])
-    return negative
+        negative[place] = draw(label[place // count])
+    return negative.view(-1, count)

@@ -4,12 +4,12 @@ Read :func:`train` first; everything above it serves it.
 """
 
 import copy
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
@@ -57,11 +57,6 @@ class State:
     curve: list[Round] = field(default_factory=list)
     reached: list[float] = field(default_factory=list)
 
-    @property
-    def has_just_validated(self) -> bool:
-        """Whether the last epoch ended with a validation step."""
-        return bool(self.curve) and self.curve[-1].epoch == self.epoch
-
     def end_epoch(self, loss: float, labels: int) -> None:
         """Count an epoch and its summed loss."""
         self.epoch += 1
@@ -100,32 +95,19 @@ def train_epoch(
     """
     model.train()
     total, labels = 0.0, 0
-    order = torch.randperm(len(examples), generator=generator).numpy()
-    for first in range(0, len(order), settings.batch_size):
-        index = order[first : first + settings.batch_size]
+    batches = torch.randperm(len(examples), generator=generator).split(settings.batch_size)
+    for number, index in enumerate(batches, 1):
         batch_loss, batch_labels = update(
-            model, optimizer, examples, index, settings, generator, device
+            model, optimizer, examples, index.numpy(), settings, generator, device
         )
-        if not np.isfinite(batch_loss):
-            number = first // settings.batch_size + 1
+        if not math.isfinite(batch_loss):
             raise FloatingPointError(f"the training loss is {batch_loss} at update {number}")
         if settings.ema_decay:
             move_average(optimizer, settings.ema_decay)
         total, labels = total + batch_loss, labels + batch_labels
     if not all(bool(torch.isfinite(parameter).all()) for parameter in model.parameters()):
-        number = -(-len(order) // settings.batch_size)
-        raise FloatingPointError(f"a weight is not finite after update {number}")
+        raise FloatingPointError(f"a weight is not finite after update {len(batches)}")
     return total, labels
-
-
-def validation_ndcg(
-    model: Recommender, validation: HeldOut, filter_seen: bool, cutoff: int, device: str
-) -> float:
-    """Mean NDCG@cutoff over the validation cases, by the ranking path that the test
-    uses.
-    """
-    ranks = rank(model, validation, filter_seen=filter_seen, device=device)
-    return float(per_user("ndcg", ranks.target[:, 0], cutoff).mean())
 
 
 def rounds_without_gain(curve: Sequence[Round]) -> int:
@@ -184,15 +166,12 @@ def train(
         return []
     examples = model.examples(sequences)
     validation = validation.sample_users(settings.validation_users, seed)
-    cutoff = settings.validation_cutoff
     if not len(validation):
         raise InputError("the validation part holds no target; early stopping needs one")
 
     model.to(device)
     if settings.compile:
-        # Tells the compiler, too, where this is wanted (lastitem.device.configure).
-        torch.use_deterministic_algorithms(torch.are_deterministic_algorithms_enabled())
-        model.compile(dynamic=True)
+        _compile(model)
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, fused=True)
@@ -216,19 +195,27 @@ def train(
                 f" {settings.learning_rate}){kept if checkpoint.path and state.epoch else ''}"
             ) from None
         state.end_epoch(loss, labels)
-        if state.epoch % epochs_per_round == 0 or state.epoch == settings.maximum_epochs:
+        validates = state.epoch % epochs_per_round == 0 or state.epoch == settings.maximum_epochs
+        if validates:
             with averaged_weights(optimizer):
-                ndcg = validation_ndcg(model, validation, filter_seen, cutoff, device)
-                state.add(state.epoch * updates_per_epoch, ndcg, model)
+                ranks = rank(model, validation, filter_seen=filter_seen, device=device)
+                ndcg = per_user("ndcg", ranks.target[:, 0], settings.validation_cutoff).mean()
+                state.add(state.epoch * updates_per_epoch, float(ndcg), model)
         state.seconds += time.monotonic() - start
-        if state.has_just_validated:
+        if validates:
             state.reached.append(state.seconds)
         _keep(checkpoint, state, model, optimizer, generator)
-        if state.has_just_validated:
+        if validates:
             report(state.curve, state.seconds)
-    model.load_state_dict(state.best_weights)
-    model.eval()
+    model.eval().load_state_dict(state.best_weights)
     return state.curve
+
+
+def _compile(model: SequenceModel) -> None:
+    # The compiler is to be told, too, where determinism is wanted
+    # (lastitem.device.configure).
+    torch.use_deterministic_algorithms(torch.are_deterministic_algorithms_enabled())
+    model.compile(dynamic=True)
 
 
 def _keep(
@@ -278,8 +265,8 @@ def _resumed(
     model.load_state_dict(found["weights"])
     optimizer.load_state_dict(found["optimizer"])
     set_random_states(found["random"], generator, device)
-    curve = [Round(**line) for line in found["state"].pop("curve")]
-    return State(curve=curve, **found["state"])
+    state = found["state"]
+    return State(**state | {"curve": [Round(**line) for line in state["curve"]]})
 
 
 def _shapes(tensors: dict[str, Tensor]) -> dict[str, tuple[torch.dtype, torch.Size]]:

@@ -13,7 +13,18 @@ from torch.nn import functional
 CHUNK_SCORES, MINIMUM_ROWS = 1_000_000, 64
 
 
-class _ChunkedSoftmaxCrossEntropy(torch.autograd.Function):
+class _ChunkedLoss(torch.autograd.Function):
+    """A loss whose ``forward`` saves the gradients of its first two inputs; the others,
+    at most three, have none.
+    """
+
+    @staticmethod
+    def backward(context: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
+        hidden_gradient, vectors_gradient = context.saved_tensors
+        return hidden_gradient * outer[0], vectors_gradient * outer[0], None, None, None
+
+
+class _ChunkedSoftmaxCrossEntropy(_ChunkedLoss):
     """Loss and both gradients in one pass over chunks of positions, so that no [T,
     items] matrix ever exists.
     """
@@ -50,11 +61,6 @@ class _ChunkedSoftmaxCrossEntropy(torch.autograd.Function):
         context.save_for_backward(hidden_gradient, vectors_gradient)
         return total
 
-    @staticmethod
-    def backward(context: Any, *outer: Tensor) -> tuple[Tensor, Tensor, None]:
-        hidden_gradient, vectors_gradient = context.saved_tensors
-        return hidden_gradient * outer[0], vectors_gradient * outer[0], None
-
 
 def softmax_cross_entropy(hidden: Tensor, item_vectors: Tensor, label: Tensor) -> Tensor:
     """Sum over positions of −log softmax(hidden · item_vectorsᵀ)[label], over the whole
@@ -69,7 +75,7 @@ def softmax_cross_entropy(hidden: Tensor, item_vectors: Tensor, label: Tensor) -
     return _ChunkedSoftmaxCrossEntropy.apply(hidden, item_vectors, label)
 
 
-class _ChunkedSampledLoss(torch.autograd.Function):
+class _ChunkedSampledLoss(_ChunkedLoss):
     """Loss and both gradients in one pass over chunks of positions, so that no [T, k,
     d] of negatives ever exists.
     """
@@ -107,11 +113,6 @@ class _ChunkedSampledLoss(torch.autograd.Function):
             )
         context.save_for_backward(hidden_gradient, vectors_gradient)
         return total
-
-    @staticmethod
-    def backward(context: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
-        hidden_gradient, vectors_gradient = context.saved_tensors
-        return hidden_gradient * outer[0], vectors_gradient * outer[0], None, None, None
 
 
 def binary_cross_entropy(

@@ -68,23 +68,21 @@ def loss_of(
     projected onto the catalogue, all at once.
     """
     with _autocast(settings, batches[0].items.device):
-        hidden = torch.cat(
-            [
-                model(batch.items, batch.length, batch.labelled.flatten().nonzero()[:, 0])
-                for batch in batches
-            ]
-        )
-    hidden = hidden.to(model.item_vectors().dtype)
-    label = torch.cat([batch.label for batch in batches])
+        pieces = [
+            model(batch.items, batch.length, batch.labelled.flatten().nonzero()[:, 0])
+            for batch in batches
+        ]
+    vectors, label = model.item_vectors(), torch.cat([batch.label for batch in batches])
+    hidden = torch.cat(pieces).to(vectors.dtype)
     if settings.loss == "softmax":
-        return softmax_cross_entropy(hidden, model.item_vectors(), label)
+        return softmax_cross_entropy(hidden, vectors, label)
     negative = torch.cat([batch.negative for batch in batches if batch.negative is not None])
     if settings.loss == "gbce":
         return generalized_binary_cross_entropy(
-            hidden, model.item_vectors(), label, negative, settings.calibration
+            hidden, vectors, label, negative, settings.calibration
         )
     loss = binary_cross_entropy if settings.loss == "bce" else sampled_softmax_cross_entropy
-    return loss(hidden, model.item_vectors(), label, negative)
+    return loss(hidden, vectors, label, negative)
 
 
 def _reader(
@@ -137,12 +135,12 @@ def move_average(optimizer: Optimizer, decay: float) -> None:
     In the first n updates the decay is at most n / (n + 9), so that the average soon
     forgets where training began.
     """
-    states = {weight: state for weight, state in optimizer.state.items() if "step" in state}
-    for weight, state in states.items():
+    for weight, state in optimizer.state.items():
         state.setdefault("average", weight.detach().clone())
-    updates = int(next(iter(states.values()))["step"])
+    states = optimizer.state.values()
+    updates = int(next(iter(states))["step"])
     move = get_ema_multi_avg_fn(min(decay, updates / (updates + 9)))
-    move([state["average"] for state in states.values()], list(states), updates)
+    move([state["average"] for state in states], list(optimizer.state), updates)
 
 
 @contextmanager
@@ -153,13 +151,15 @@ def averaged_weights(optimizer: Optimizer) -> Iterator[None]:
     averages = {
         weight: state["average"] for weight, state in optimizer.state.items() if "average" in state
     }
-    kept = [weight.detach().clone() for weight in averages]
+    own = {weight: weight.detach().clone() for weight in averages}
+
+    @torch.no_grad()
+    def put(values: dict[Tensor, Tensor]) -> None:
+        for weight, value in values.items():
+            weight.copy_(value)
+
     try:
-        with torch.no_grad():
-            for weight, average in averages.items():
-                weight.copy_(average)
+        put(averages)
         yield
     finally:
-        with torch.no_grad():
-            for weight, own in zip(averages, kept, strict=True):
-                weight.copy_(own)
+        put(own)
