@@ -145,6 +145,5 @@ rule rescale:
             "--validation {input.validation:q}"
             " --filter-seen {params.filter_seen} --scales {params.scales}"
             " --repeats {params.repeats}"
-            " --shuffle-seed {params.seed} --ranks {output.ranks:q} --mixing {output.mixing:q} >"
-            " {log:q} 2>&1"
+            " --shuffle-seed {params.seed} --ranks {output.ranks:q} --mixing {output.mixing:q}"
         )
