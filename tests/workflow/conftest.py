@@ -4,7 +4,9 @@ and an é in its path.
 
 from __future__ import annotations
 
+import atexit
 import fcntl
+import functools
 import hashlib
 import os
 import shutil
@@ -16,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from .forked import run_forked
+from .forked import Forks
 
 ROOT = Path(__file__).parents[2]
 COPIED = [
@@ -93,17 +95,39 @@ SECONDS = 1800
 HEEDS_INTERRUPTS = ["env", "--default-signal=INT"]
 
 
+@functools.cache
+def forks() -> Forks:
+    """What runs of Snakemake and of its scripts are forked from."""
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Forks(folder)
+
+
 def snakemake(
-    project: Path, *arguments: str | Path, configfile: str | None = "tiny.yaml"
+    project: Path,
+    *arguments: str | Path,
+    configfile: str | None = "tiny.yaml",
+    is_forked: bool = True,
 ) -> subprocess.CompletedProcess[str]:
-    """Run Snakemake in a project; standard error is folded into standard output."""
+    """Run Snakemake in a project; standard error is folded into standard output.
+
+    It is forked, and so are the scripts it calls (:mod:`tests.workflow.forked`), unless
+    a test wants a Python of its own for each.
+    """
     command = ["snakemake", *map(str, arguments)]
     if configfile:
         command += ["--configfile", configfile]
-    with tempfile.NamedTemporaryFile() as output:
-        status = run_forked(command, project, environment(), output.name, SECONDS)
-        said = Path(output.name).read_text(encoding="utf-8")
-    return subprocess.CompletedProcess(command, status, said)
+    here = environment()
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
+        if is_forked:
+            here["PATH"] = f"{forks().path}{os.pathsep}{here['PATH']}"
+            status = forks().run(command, project, here, output.fileno(), SECONDS)
+        else:
+            status = subprocess.run(
+                command, cwd=project, env=here, stdout=output, stderr=output, timeout=SECONDS
+            ).returncode
+        output.seek(0)
+        return subprocess.CompletedProcess(command, status, output.read())
 
 
 def planned_rules(output: str) -> dict[str, int]:
@@ -154,7 +178,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (shared / "study.finished").exists():
             assert not project.exists(), "another worker's run of the study has failed"
-            done = snakemake(copy_project(project), "all")
+            done = snakemake(copy_project(project), "all", is_forked=False)
             assert done.returncode == 0, done.stdout[-6000:]
             (shared / "study.finished").touch()
     return project
