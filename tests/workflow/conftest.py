@@ -104,28 +104,19 @@ def forks() -> Forks:
 
 
 def snakemake(
-    project: Path,
-    *arguments: str | Path,
-    configfile: str | None = "tiny.yaml",
-    is_forked: bool = True,
+    project: Path, *arguments: str | Path, configfile: str | None = "tiny.yaml"
 ) -> subprocess.CompletedProcess[str]:
     """Run Snakemake in a project; standard error is folded into standard output.
 
-    It is forked, and so are the scripts it calls (:mod:`tests.workflow.forked`), unless
-    a test wants a Python of its own for each.
+    It is forked, and so are the scripts it calls (:mod:`tests.workflow.forked`).
     """
     command = ["snakemake", *map(str, arguments)]
     if configfile:
         command += ["--configfile", configfile]
     here = environment()
+    here["PATH"] = f"{forks().path}{os.pathsep}{here['PATH']}"
     with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
-        if is_forked:
-            here["PATH"] = f"{forks().path}{os.pathsep}{here['PATH']}"
-            status = forks().run(command, project, here, output.fileno(), SECONDS)
-        else:
-            status = subprocess.run(
-                command, cwd=project, env=here, stdout=output, stderr=output, timeout=SECONDS
-            ).returncode
+        status = forks().run(command, project, here, output.fileno(), SECONDS)
         output.seek(0)
         return subprocess.CompletedProcess(command, status, output.read())
 
@@ -178,7 +169,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (shared / "study.finished").exists():
             assert not project.exists(), "another worker's run of the study has failed"
-            done = snakemake(copy_project(project), "all", is_forked=False)
+            done = snakemake(copy_project(project), "all")
             assert done.returncode == 0, done.stdout[-6000:]
             (shared / "study.finished").touch()
     return project

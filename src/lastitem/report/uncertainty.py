@@ -5,7 +5,6 @@ and their correction for being many.
 from collections.abc import Iterator
 
 import numpy as np
-from scipy import special
 
 from lastitem.arrays import Bools, Floats
 
@@ -163,6 +162,8 @@ def sign_flip_test(differences: Floats, *, permutations: int, seed: int) -> Floa
     """
     # Means of equal values over several shuffles may differ in their last bit: that is
     # no difference.
+    from scipy import special  # A fifth of a second, and few summaries test.
+
     differences = differences.round(12)
     p = np.ones(differences.shape[1])
     few: dict[int, list[int]] = {}

@@ -8,16 +8,19 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
-from pandas import DataFrame
 
 from lastitem.errors import InputError
 from lastitem.files import read_parquet, write_aside, write_parquet
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+# pandas is imported where it is needed: jobs that only write would lose half a second.
 
 STUDY_COLUMNS = ["dataset", "split", "model"]
 RUN_COLUMNS = [*STUDY_COLUMNS, "seed"]
@@ -115,8 +118,10 @@ def stack(tables: Sequence[Mapping[str, Any]]) -> dict[str, NDArray[Any]]:
     """Put tables (column → array, or one value for all rows of its table) below each
     other.
     """
-    stacked = pd.concat([DataFrame(dict(table)) for table in tables], ignore_index=True)
-    return {str(name): column.to_numpy() for name, column in stacked.items()}
+    parts = [
+        dict(zip(table, np.broadcast_arrays(*table.values()), strict=True)) for table in tables
+    ]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def read_run_tables(paths: Sequence[str | Path]) -> Rows:
@@ -128,6 +133,8 @@ def read_run_tables(paths: Sequence[str | Path]) -> Rows:
     InputError if a file is missing or is not such a table: nothing is left out
     silently.
     """
+    import pandas as pd
+
     frames, missing, seeds = [], [], set()
     for path in paths:
         table, run = _read(path, "dataset", "does not say which run it belongs to")
@@ -139,7 +146,7 @@ def read_run_tables(paths: Sequence[str | Path]) -> Rows:
             frame.insert(place, column, run[column])
         frames.append(frame)
     filled = [frame for frame in frames if len(frame)] or frames[:1]
-    stacked = pd.concat(filled, ignore_index=True) if filled else DataFrame(columns=RUN_COLUMNS)
+    stacked = pd.concat(filled, ignore_index=True) if filled else pd.DataFrame(columns=RUN_COLUMNS)
     return Rows(stacked, missing, Stamp(seeds=sorted(seeds)))
 
 
@@ -209,6 +216,8 @@ def write_csv(facts: DataFrame, path: str | Path, stamp: Stamp, digits: int | No
 
 def read_csv(path: str | Path) -> DataFrame:
     """Read a tidy CSV; names stay the text they are, also 007 and NA."""
+    import pandas as pd
+
     names = dict.fromkeys((*STUDY_COLUMNS, "ties", "order", "measure", *STAMP_COLUMNS), str)
     return pd.read_csv(path, dtype=names, keep_default_na=False, na_values=[""])
 
