@@ -17,6 +17,7 @@ import torch
 
 import evaluate as evaluate_script
 from lastitem.errors import InputError
+from lastitem.evaluation import ranking
 from lastitem.evaluation.metrics import coverage, per_user
 from lastitem.evaluation.ranking import rank, recommend
 from lastitem.files import write_parquet
@@ -121,11 +122,13 @@ def files(
 
 
 class TestAgainstFullSort:
+    @pytest.mark.parametrize("at_once", [3, 1 << 14])
     @pytest.mark.parametrize("filter_seen", [False, True])
-    def test_hand_set_scores_with_many_ties(self, filter_seen):
+    def test_hand_set_scores_with_many_ties(self, filter_seen, at_once, monkeypatch):
         """Random whole-number tables: ranks at four read-outs, lists, scores, last
-        items; exact, ties by item id.
+        items; exact, ties by item id, however many items are compared at once.
         """
+        monkeypatch.setattr(ranking, "_COLUMNS", at_once)
         generator = np.random.default_rng(3)
         for _ in range(60):
             items, maximum_length = int(generator.integers(1, 20)), int(generator.integers(1, 7))

@@ -12,6 +12,7 @@ import torch
 from lastitem.evaluation.metrics import per_user
 from lastitem.evaluation.ranking import rank, recommend
 from lastitem.evaluation.shuffling import permute, reorder
+from lastitem.models import interface
 from lastitem.models.interface import Recommender, SequenceModel, distinct_vectors
 from lastitem.models.registry import load, save
 from lastitem.models.sasrec import SASRec
@@ -179,6 +180,16 @@ def test_items_with_one_vector_have_one_score():
         scores = model.scores(*padded(HISTORIES))
     assert scores.shape == (5, ITEMS)
     assert torch.equal(scores[:, 4], scores[:, 11])
+
+
+def test_vectors_that_only_look_equal_are_told_apart(monkeypatch):
+    """Where the quick comparison takes different vectors for equal."""
+    monkeypatch.setattr(interface, "_keys", lambda vectors: torch.zeros(len(vectors)))
+    vectors = torch.tensor([[1.0, 2.0], [0.0, 3.0], [1.0, 2.0], [2.0, 1.0]])
+    distinct, place = distinct_vectors(vectors)
+    assert len(distinct) == 3 and torch.equal(distinct[place], vectors)
+    distinct, place = distinct_vectors(vectors[1:])
+    assert torch.equal(distinct if place is None else distinct[place], vectors[1:])
 
 
 class Followers(Recommender):

@@ -23,6 +23,8 @@ from lastitem.evaluation.probing import BlockTrace, probing
 from lastitem.models.interface import Recommender, SequenceModel
 
 NO_RANK = 0
+#: Items that are compared at once.
+_COLUMNS = 1 << 14
 
 #: Reads what the blocks did for the read-out of a tile: one trace per block → float [B,
 #: …].
@@ -242,16 +244,26 @@ def _rank_of(scores: Tensor, item: Tensor) -> Tensor:
     (removed).
     """
     own = scores.gather(1, (item - 1)[:, None])
-    # Comparisons written as numbers add up several times faster than truth values;
-    # whole numbers are exact up to 2²⁴ items.
-    compared = torch.empty_like(scores)
-    ahead = torch.gt(scores, own, out=compared).sum(dim=1)
-    not_behind = torch.ge(scores, own, out=compared).sum(dim=1)
-    # Ties are rare; only where there is one the order of the ids matters.
-    if bool((not_behind - ahead > 1).any()):
-        earlier = torch.arange(1, scores.shape[1] + 1, device=scores.device) < item[:, None]
-        ahead = ahead + ((scores == own) & earlier).sum(dim=1)
+    ahead, not_behind = _count(torch.gt, scores, own), _count(torch.ge, scores, own)
+    # Ties are rare; only in rows where there is one the order of the ids matters.
+    tied = torch.nonzero(not_behind - ahead > 1).squeeze(1)
+    if len(tied):
+        row, place = torch.nonzero(scores[tied] == own[tied], as_tuple=True)
+        earlier = row[place < item[tied][row] - 1]
+        ahead[tied] += torch.bincount(earlier, minlength=len(tied))
     return torch.where(own.squeeze(1) == -torch.inf, NO_RANK, ahead + 1).to(torch.int32)
+
+
+def _count(compare: Callable[..., Tensor], scores: Tensor, bound: Tensor) -> Tensor:
+    """int64 [B]: how many scores of a row compare so with its bound [B, 1]."""
+    # Comparisons written as numbers add up several times faster than truth values, and
+    # those of a part of the catalogue stay in the cache; there they are exact, too.
+    compared = torch.empty_like(scores[:, :_COLUMNS])
+    counts = [
+        compare(part, bound, out=compared[:, : part.shape[1]]).sum(dim=1)
+        for part in scores.split(_COLUMNS, dim=1)
+    ]
+    return torch.stack(counts).long().sum(dim=0)
 
 
 def _remove_seen(scores: Tensor, cases: HeldOut, index: Ints) -> None:
@@ -269,7 +281,7 @@ def _best(scores: Tensor, count: int) -> tuple[Codes, Singles]:
     value, item = scores.topk(kept, dim=1)
     # topk leaves open which of several items with the last value it takes; only such
     # rows are sorted in full.
-    cut = torch.nonzero((scores >= value[:, -1:]).sum(dim=1) > kept).squeeze(1)
+    cut = torch.nonzero(_count(torch.ge, scores, value[:, -1:]) > kept).squeeze(1)
     if len(cut):
         full_value, full_item = scores[cut].sort(dim=1, descending=True, stable=True)
         value[cut], item[cut] = full_value[:, :kept], full_item[:, :kept]

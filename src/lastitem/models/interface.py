@@ -17,6 +17,8 @@ from lastitem.data.sequences import Sequences
 from lastitem.models.settings import NoSettings
 from lastitem.study.settings import checked
 
+_KEYS_AT_ONCE = 8192
+
 
 class Recommender(nn.Module):
     """Scores of all items for what comes after a history.
@@ -262,6 +264,20 @@ class SequenceModel(Recommender):
                     nn.init.zeros_(module.weight[module.padding_idx])
 
 
+def _keys(vectors: Tensor) -> Tensor:
+    """int64 [items]: equal for equal vectors, nearly always different for others."""
+    generator = torch.Generator().manual_seed(0)
+    factors = torch.randint(-(2**63), 2**63 - 1, (vectors.shape[1],), generator=generator)
+    factors = factors.to(vectors.device)
+    # A few thousand at once: whole numbers of 64 bits take twice the vectors' memory.
+    return torch.cat(
+        [
+            ((part.detach().float() + 0.0).view(torch.int32) * factors).sum(dim=1)
+            for part in vectors.split(_KEYS_AT_ONCE)
+        ]
+    )
+
+
 def distinct_vectors(vectors: Tensor) -> tuple[Tensor, Tensor | None]:
     """The vectors [items, d], each once, and which of them is each item's; None where
     no two are equal.
@@ -269,6 +285,8 @@ def distinct_vectors(vectors: Tensor) -> tuple[Tensor, Tensor | None]:
     A matrix product may round the columns at its end in another way than the others, so
     items with one vector would not tie.
     """
+    if len(_keys(vectors).unique()) == len(vectors):
+        return vectors, None
     # Compared as bytes, in which 0 and -0 differ.
     rows = (vectors.detach() + 0.0).cpu().contiguous().numpy()
     _, first, place = np.unique(
@@ -276,7 +294,5 @@ def distinct_vectors(vectors: Tensor) -> tuple[Tensor, Tensor | None]:
         return_index=True,
         return_inverse=True,
     )
-    if len(first) == len(rows):
-        return vectors, None
     kept, of_item = (torch.from_numpy(part).to(vectors.device) for part in (first, place))
     return vectors[kept], of_item
