@@ -25,7 +25,7 @@ from lastitem.arguments import (
     run_of,
 )
 from lastitem.data.sequences import read_held_out, read_training
-from lastitem.errors import run
+from lastitem.errors import InputError, run
 from lastitem.files import read_json, read_parquet, write_aside
 from lastitem.models.registry import build, save
 from lastitem.models.settings import import_path
@@ -90,7 +90,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     settings = checked(TrainingSettings, arguments.training, "training")
     sequences, validation = read_training(arguments.train), read_held_out(arguments.validation)
     items = read_parquet(arguments.items).num_rows
-    model = build(arguments.architecture, items, arguments.settings)
+    try:
+        model = build(arguments.architecture, items, arguments.settings)
+    except InputError as error:
+        raise InputError(f"model_settings.{this.model}: {error}") from None
     description = {
         "architecture": arguments.architecture,
         "items": items,

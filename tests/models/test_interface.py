@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from lastitem.errors import InputError
 from lastitem.evaluation.metrics import per_user
 from lastitem.evaluation.ranking import rank, recommend
 from lastitem.evaluation.shuffling import permute, reorder
@@ -268,7 +269,7 @@ def test_a_model_that_scores_and_fits_goes_everywhere(tmp_path, kind):
 
 
 def test_what_a_narrow_model_lacks_is_said():
-    with pytest.raises(TypeError, match="Recommender has no scores"):
+    with pytest.raises(InputError, match="Recommender defines no scores"):
         Recommender(3).scores(*padded([[1]]))
-    with pytest.raises(TypeError, match="Recommender has neither a fit nor a gradient"):
+    with pytest.raises(InputError, match="Recommender defines no fit"):
         Recommender(3).fit(TRAINING)

@@ -580,7 +580,7 @@ def test_what_goes_on_says_so(killed, expected, capsys):
     (killed / STATE).write_bytes(rewritten(lambda held: None)((killed / STATE).read_bytes()))
     script.main(arguments_of(killed))
     lines = capsys.readouterr().out.splitlines()
-    assert lines.pop(2) == f"[d loo sasrec seed=4] goes on after epoch 2, from {killed / STATE}"
+    assert lines.pop(0) == f"[d loo sasrec seed=4] goes on after epoch 2, from {killed / STATE}"
     assert [line.split(",")[0] for line in lines] == [
         f"[d loo sasrec seed=4] epoch {epoch}" for epoch in (1, 2, 3, 4, 5)
     ]

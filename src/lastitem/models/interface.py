@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from lastitem.arrays import Ints
 from lastitem.data.padding import PADDING, pad
 from lastitem.data.sequences import Sequences
+from lastitem.errors import InputError
 from lastitem.models.settings import NoSettings
 from lastitem.study.settings import checked
 
@@ -64,11 +65,17 @@ class Recommender(nn.Module):
         float [B, items], larger is better; column i − 1 is item i. The caller may
         change it.
         """
-        raise TypeError(f"{type(self).__name__} has no scores")
+        raise self._lacks("scores")
 
     def fit(self, sequences: Sequences) -> None:
         """Learn from the training sequences, without a gradient."""
-        raise TypeError(f"{type(self).__name__} has neither a fit nor a gradient")
+        raise self._lacks("fit")
+
+    def _lacks(self, method: str) -> InputError:
+        return InputError(
+            f"{type(self).__name__} defines no {method}; docs/extending.md says what a model must"
+            " define"
+        )
 
 
 @dataclass
@@ -150,7 +157,7 @@ class SequenceModel(Recommender):
         float [B, L', d] with L' ≥ L, the prediction position (read-out) at
         :meth:`readout`; with ``at`` the vectors [n, d] of these positions.
         """
-        raise TypeError(f"{type(self).__name__} does not encode")
+        raise self._lacks("encode")
 
     def item_vectors(self) -> Tensor:
         """float [items, d]: row i − 1 is item i, here of the embedding. Padding and

@@ -95,6 +95,15 @@ def load(weights: str | Path, json: str | Path) -> tuple[Recommender, dict[str, 
         architecture, items, settings, digest = (
             description[key] for key in ("architecture", "items", "settings", "weights_sha256")
         )
+        if ":" in architecture:
+            _class_of(architecture)
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{json}: does not describe a model ({error}); {anew}") from None
+    except InputError as error:
+        raise InputError(
+            f"{json}: {error}; work in the folder where it lies, or put that on PYTHONPATH"
+        ) from None
+    try:
         model = build(architecture, items, settings)
     except (KeyError, TypeError, ValueError, ArithmeticError, RuntimeError, InputError) as error:
         raise InputError(f"{json}: does not describe a model ({error}); {anew}") from None

@@ -140,4 +140,6 @@ def _parsed(code: str, path: str) -> ast.Module:
         return ast.parse(code)
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", 1)
-        raise InputError(f"{path}:{line}: cannot be read as Python ({error})") from None
+        raise InputError(
+            f"{path}:{line}: cannot be read as Python ({getattr(error, 'msg', error)})"
+        ) from None

@@ -179,10 +179,10 @@ def train(
     epochs_per_round = -(-settings.round_updates // updates_per_epoch)
     checkpoint = checkpoint or Checkpoint(None, "")
     state = _resumed(checkpoint, model, optimizer, generator)
-    for count, seconds in enumerate(state.reached, 1):
-        report(state.curve[:count], seconds)
     if state.epoch:
         checkpoint.say(f"goes on after epoch {state.epoch}, from {checkpoint.path}")
+    for count, seconds in enumerate(state.reached, 1):
+        report(state.curve[:count], seconds)
 
     while not state.is_over(settings):
         start = time.monotonic()
