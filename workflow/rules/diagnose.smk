@@ -72,8 +72,8 @@ rule shuffle:
         seed=config["shuffle_seed"],
     shell:
         diagnosis(
-            "--filter-seen {params.filter_seen}"
-            " --repeats {params.repeats} --shuffle-seed {params.seed} --out {output:q}"
+            "--filter-seen {params.filter_seen} --repeats {params.repeats} --shuffle-seed"
+            " {params.seed} --out {output:q}"
         )
 
 
@@ -105,9 +105,8 @@ rule decompose:
         map_positions=config["map_positions"],
     shell:
         diagnosis(
-            "--map-positions {params.map_positions}"
-            " --mixing {output.mixing:q} --mixing-users {output.mixing_users:q} --maps"
-            " {output.maps:q}"
+            "--map-positions {params.map_positions} --mixing {output.mixing:q}"
+            " --mixing-users {output.mixing_users:q} --maps {output.maps:q}"
         )
 
 
@@ -142,8 +141,7 @@ rule rescale:
         seed=config["shuffle_seed"],
     shell:
         diagnosis(
-            "--validation {input.validation:q}"
-            " --filter-seen {params.filter_seen} --scales {params.scales}"
-            " --repeats {params.repeats}"
-            " --shuffle-seed {params.seed} --ranks {output.ranks:q} --mixing {output.mixing:q}"
+            "--validation {input.validation:q} --filter-seen {params.filter_seen} --scales"
+            " {params.scales} --repeats {params.repeats} --shuffle-seed {params.seed}"
+            " --ranks {output.ranks:q} --mixing {output.mixing:q}"
         )

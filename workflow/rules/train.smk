@@ -46,15 +46,13 @@ rule train:
         study=study_of_training,
     shell:
         "OMP_NUM_THREADS={threads} python {input.script:q} --dataset {wildcards.dataset:q}"
-        " --split {wildcards.split}"
-        " --model {wildcards.model:q} --seed {wildcards.seed} --train {input.train:q}"
-        " --validation {input.validation:q}"
-        " --items {input.item_map:q} --study {params.study} --architecture"
-        " {params.architecture:q} --settings {params.settings:q}"
+        " --split {wildcards.split} --model {wildcards.model:q} --seed {wildcards.seed} --train"
+        " {input.train:q} --validation {input.validation:q} --items {input.item_map:q} --study"
+        " {params.study} --architecture {params.architecture:q} --settings {params.settings:q}"
         " --training {params.training:q} --filter-seen {params.filter_seen} --device"
-        " {params.device} --threads {threads}"
-        " --state {params.state:q} {params.choice} --weights {output.weights:q}"
-        " --description {output.description:q} --curve {output.curve:q} 2>&1 | tee {log:q}"
+        " {params.device} --threads {threads} --state {params.state:q} {params.choice} --weights"
+        " {output.weights:q} --description {output.description:q} --curve {output.curve:q} 2>&1 |"
+        " tee {log:q}"
 
 
 use rule train as train_grid_point with:
