@@ -42,9 +42,8 @@ if (
     and "device" not in workflow.config_settings.config
 ):
     raise WorkflowError(
-        "device: --config on the command line takes the place of the profile's device=cuda;"
-        " say both: --config device=cuda …"
-        " (device=cpu for a cluster without GPUs)"
+        "device: --config on the command line takes the place of the profile's device=cuda; say"
+        " both: --config device=cuda … (device=cpu for a cluster without GPUs)"
     )
 
 # Relative where the workflow lies in the working directory, so that moving the folder

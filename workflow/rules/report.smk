@@ -59,8 +59,7 @@ for kind, products, endings in (
                 told=told(product),
             shell:
                 "python {input.script:q} {params.function} --summaries {input.summaries:q}"
-                " --published {input.published:q}"
-                " {params.told} --out {output:q} > {log:q} 2>&1"
+                " --published {input.published:q} {params.told} --out {output:q} > {log:q} 2>&1"
 
 
 rule page:
