@@ -87,7 +87,7 @@ def test_a_device_that_is_not_there_is_named(asked):
         device.configure(asked, threads=1)
 
 
-def ask_of(said: Connection) -> None:
+def tell_whether_deterministic(said: Connection) -> None:
     """Be a job: tell whether torch may compute in an order of its own."""
     device.configure("cpu", threads=1)
     said.send(device.torch.are_deterministic_algorithms_enabled())
@@ -97,7 +97,7 @@ def test_a_job_computes_the_same_twice():
     """Torch refuses what is not deterministic."""
     processes = multiprocessing.get_context("fork")
     here, there = processes.Pipe()
-    process = processes.Process(target=ask_of, args=(there,))
+    process = processes.Process(target=tell_whether_deterministic, args=(there,))
     process.start()
     assert here.poll(60) and here.recv()
     process.join()

@@ -383,5 +383,9 @@ def test_a_model_of_ones_own_comes_back_bit_for_bit(own):
             assert torch.equal(found.state_dict()[name], tensor), name
     description["architecture"] = "own_models:Gone"
     save(model, description, own / "model.safetensors", own / "model.json")
-    with pytest.raises(InputError, match=r"model\.json: .*no Gone.*on PYTHONPATH"):
+    with pytest.raises(InputError, match=r"model\.json: architecture: own_models has no Gone"):
+        load(own / "model.safetensors", own / "model.json")
+    description["architecture"] = "gone_models:Plain"
+    save(model, description, own / "model.safetensors", own / "model.json")
+    with pytest.raises(InputError, match=r"model\.json: .*'gone_models'; work in.*PYTHONPATH$"):
         load(own / "model.safetensors", own / "model.json")

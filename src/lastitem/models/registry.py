@@ -44,6 +44,12 @@ def build(architecture: str, items: int, settings: Mapping[str, Any]) -> Recomme
     return kind(items, **settings)
 
 
+class ClassNotFoundError(InputError):
+    """A class of somebody's own is not where the process looks for it: no fault of what
+    was made with it.
+    """
+
+
 def _class_of(architecture: str) -> type[Recommender]:
     if ":" not in (path := import_path(architecture)):
         raise InputError(
@@ -56,9 +62,12 @@ def _class_of(architecture: str) -> type[Recommender]:
     try:
         kind = getattr(importlib.import_module(module), name, None)
     except ImportError as error:
-        raise InputError(f"architecture: {path}: {error}") from None
+        raise ClassNotFoundError(
+            f"architecture: {path}: {error}; work in the folder where it lies, or put that on"
+            " PYTHONPATH"
+        ) from None
     if not (isinstance(kind, type) and issubclass(kind, Recommender)):
-        raise InputError(
+        raise ClassNotFoundError(
             f"architecture: {module} has no {name} that is a subclass of"
             " lastitem.models.interface.Recommender"
         )
@@ -95,16 +104,9 @@ def load(weights: str | Path, json: str | Path) -> tuple[Recommender, dict[str, 
         architecture, items, settings, digest = (
             description[key] for key in ("architecture", "items", "settings", "weights_sha256")
         )
-        if ":" in architecture:
-            _class_of(architecture)
-    except (KeyError, TypeError) as error:
-        raise InputError(f"{json}: does not describe a model ({error}); {anew}") from None
-    except InputError as error:
-        raise InputError(
-            f"{json}: {error}; work in the folder where it lies, or put that on PYTHONPATH"
-        ) from None
-    try:
         model = build(architecture, items, settings)
+    except ClassNotFoundError as error:
+        raise InputError(f"{json}: {error}") from None
     except (KeyError, TypeError, ValueError, ArithmeticError, RuntimeError, InputError) as error:
         raise InputError(f"{json}: does not describe a model ({error}); {anew}") from None
     if hashlib.sha256(content).hexdigest() != digest:
