@@ -7,17 +7,20 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 import numpy as np
+import torch
 
 from lastitem import device
 from lastitem.arguments import add_seen_filter, add_trained_model, filters_seen, parser_of, run_of
-from lastitem.data.sequences import read_held_out, read_training
+from lastitem.data.sequences import HeldOut, read_held_out, read_training
 from lastitem.errors import run
 from lastitem.evaluation.metrics import coverage
 from lastitem.evaluation.ranking import NO_RANK, rank
 from lastitem.evaluation.recommendations import recommendations_table
 from lastitem.files import read_parquet, write_json
+from lastitem.models.interface import Recommender
 from lastitem.models.registry import load
-from lastitem.study.runs import write_run_table
+from lastitem.study.runs import Run, write_run_table
+from lastitem.study.settings import FEW_LABELS
 
 
 def parsed(argv: Sequence[str] | None) -> Namespace:
@@ -55,6 +58,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     cold, lost = ~np.isin(cases.target, training.flattened), found.target[:, 0] == NO_RANK
     this = run_of(arguments)
+    hardly_learned, cut_short = learned(model, cases, this, place)
     columns = {
         "case": np.arange(len(cases), dtype=np.int32),
         "user": cases.user,
@@ -86,11 +90,35 @@ def main(argv: Sequence[str] | None = None) -> None:
         "targets": len(cases),
         "cold_targets": int(cold.sum()),
         "targets_lost_to_filter": int(lost.sum()),
+        "hardly_learned": hardly_learned,
+        "cut_short": cut_short,
         "coverage": {
             str(cutoff): coverage(found.lists, model.items, cutoff) for cutoff in arguments.cutoffs
         },
     }
     write_json(arguments.summary, summary)
+
+
+def learned(model: Recommender, cases: HeldOut, this: Run, place: str) -> tuple[int, int]:
+    """How many cases are read at a place with few labels in training, and how many
+    inputs are longer than training reached; said in words, too.
+    """
+    name, count = f"[{this.dataset} {this.split} {this.model} seed={this.seed}]", len(cases)
+    length = np.minimum(cases.length, model.input_length)
+    labels = model.readout_labels(torch.from_numpy(length).to(place))
+    hardly = 0 if labels is None else int((labels < FEW_LABELS).sum())
+    if hardly:
+        print(
+            f"{name} warning: {hardly:,} of {count:,} cases are read at a place that had fewer than"
+            f" {FEW_LABELS} labels in training; train longer, or on more sequences"
+        )
+    short = int((cases.length > model.input_length).sum()) if model.is_cut_short else 0
+    if short:
+        print(
+            f"{name} {short:,} of {count:,} inputs are longer than training reached: of these the"
+            f" newest {model.input_length} items are read"
+        )
+    return hardly, short
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 and a clear word if the device is not there.
 """
 
+import ctypes
 import fcntl
 import os
 import tempfile
@@ -32,6 +33,7 @@ def configure(device: str, threads: int) -> str:
     # starts.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.set_num_threads(threads)
+    _keep_memory()
     # The flag of torch.use_deterministic_algorithms, which tells the compiler, too: to
     # import that takes every job a second and a half. Who compiles tells it itself.
     torch.set_deterministic_debug_mode("error")
@@ -48,6 +50,18 @@ def configure(device: str, threads: int) -> str:
             "use device=cpu, or install a CUDA build of torch on a machine with a GPU"
         )
     return f"cuda:{_free_of(count)}" if device == "cuda" and count > 1 else device
+
+
+def _keep_memory() -> None:
+    """Have glibc keep what is freed for the next tensor of that size: memory new from
+    the system is filled with zeros first, page by page.
+    """
+    allocator = ctypes.CDLL(None)
+    if hasattr(allocator, "mallopt"):
+        # The largest piece that may be kept (M_MMAP_THRESHOLD), and from when on
+        # something is given back (M_TRIM_THRESHOLD).
+        allocator.mallopt(-3, 32 << 20)
+        allocator.mallopt(-1, 1 << 30)
 
 
 def _free_of(count: int) -> int:

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from lastitem.models.dropout import Dropout, dropout
+from lastitem.models.dropout import Dropout, dropout, dropped_attention
 
 
 @pytest.mark.parametrize("probability", [0.1, 0.2, 0.5, 0.9])
@@ -106,3 +106,71 @@ def test_extreme_probabilities(probability):
 
 def test_empty_input():
     assert dropout(torch.ones(0, 4), 0.5, True).shape == (0, 4)
+
+
+# Attention with dropout on its weights
+
+B, H, L = 3, 2, 7
+
+
+def masks():
+    """Causal; padding of each row; one for each pair of positions, as BSARec's."""
+    real = torch.arange(L) < torch.tensor([7, 3, 1])[:, None]
+    pairs = real[:, None, None, :] & torch.ones(L, L).tril().bool() | torch.eye(L).bool()
+    return {"causal": None, "padded": real[:, None, None, :], "pairs": pairs}
+
+
+def literal_attention(q, k, v, mask, factor):
+    allowed = torch.ones(L, L).tril().bool() if mask is None else mask
+    scores = (q @ k.mT / math.sqrt(q.shape[-1])).masked_fill(~allowed, -torch.inf)
+    return (scores.softmax(dim=-1) * factor) @ v
+
+
+@pytest.mark.parametrize("name", masks())
+@pytest.mark.parametrize("queries", [1, 3, 7, 64])
+def test_attention_in_parts_is_the_formula_in_value_and_gradient(name, queries, monkeypatch):
+    """Which weights are kept is read off values that are the unit vectors; the same
+    seed then keeps the same for others.
+    """
+    monkeypatch.setattr("lastitem.models.dropout._QUERIES", queries)
+    mask, probability = masks()[name], 0.375
+    generator = torch.Generator().manual_seed(0)
+    q, k, v, outer = torch.randn(4, B, H, L, L, generator=generator, dtype=torch.float64).unbind()
+    for part in (q, k, v):
+        part.requires_grad_()
+    unit = torch.eye(L, dtype=torch.float64).expand(B, H, L, L)
+    torch.manual_seed(5)
+    factor = (dropped_attention(q, k, unit, mask, probability) != 0) / (1 - probability)
+    torch.manual_seed(5)
+    found = dropped_attention(q, k, v, mask, probability)
+    expected = literal_attention(q, k, v, mask, factor.detach())
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(
+        torch.autograd.grad(found, (q, k, v), outer),
+        torch.autograd.grad(expected, (q, k, v), outer),
+    )
+
+
+def test_weights_of_attention_are_dropped_independently():
+    """The kept share is 1 − p for every pair of positions that may see each other."""
+    torch.manual_seed(0)
+    q, rows = torch.zeros(20_000, 1, 4, 4), torch.eye(4).expand(20_000, 1, 4, 4)
+    kept = dropped_attention(q, q, rows, None, 0.25)[:, 0] != 0
+    share = kept.double().mean(dim=0)
+    spread = math.sqrt(0.25 * 0.75 / 20_000)
+    assert bool(((share - 0.75).abs() < 5 * spread)[torch.ones(4, 4).tril().bool()].all())
+    assert not bool(kept[:, torch.ones(4, 4).triu(1).bool()].any())
+    both = (kept[:, 3, 0] & kept[:, 3, 1]).double().mean()
+    assert abs(float(both) - 0.75**2) < 0.02
+
+
+def test_attention_computes_nothing_behind_the_last_query(monkeypatch):
+    """What stands behind may be anything."""
+    monkeypatch.setattr("lastitem.models.dropout._QUERIES", 3)
+    q = torch.randn(1, 1, 7, 7, generator=torch.Generator().manual_seed(0))
+    damaged = q.clone()
+    damaged[:, :, 3:] = torch.nan
+    torch.manual_seed(0)
+    whole = dropped_attention(q, q, q, None, 0.5)[:, :, :3]
+    torch.manual_seed(0)
+    assert torch.equal(dropped_attention(damaged, damaged, damaged, None, 0.5)[:, :, :3], whole)

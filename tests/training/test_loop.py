@@ -349,7 +349,7 @@ def test_the_average_of_the_weights_by_hand():
     generator = torch.Generator().manual_seed(3)
     for count in range(1, 13):
         update(model, optimizer, sequences, np.arange(count, count + 5), settings, generator, "cpu")
-        move_average(optimizer, decay)
+        move_average(optimizer, decay, count)
         share = min(decay, count / (count + 9))
         for name, weight in model.named_parameters():
             now = weight.detach().double()

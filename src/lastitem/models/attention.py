@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lastitem.models.dropout import Dropout, dropout
+from lastitem.models.dropout import Dropout, dropped_attention
 
 
 def positions_at(x: Tensor, at: Tensor | None) -> Tensor:
@@ -36,9 +36,20 @@ class MultiHeadAttention(nn.Module):
         """Queries [B, H, Q, d/H], keys and values [B, H, L, d/H] of ``query``
         [B, Q, d] and ``source`` [B, L, d].
         """
-        vectors = (self.query(query), self.key(source), self.value(source))
-        q, k, v = (each.unflatten(-1, (self.heads, -1)).transpose(1, 2) for each in vectors)
+        if query is source:
+            q, k, v = self._maps(source, self.query, self.key, self.value)
+        else:
+            (q,) = self._maps(query, self.query)
+            k, v = self._maps(source, self.key, self.value)
         return q, k, v
+
+    def _maps(self, x: Tensor, *maps: nn.Linear) -> tuple[Tensor, ...]:
+        """[B, H, L, d/H] of each linear map of x [B, L, d], in one product."""
+        weight, bias = (
+            torch.cat([getattr(each, name) for each in maps]) for name in ("weight", "bias")
+        )
+        joined = functional.linear(x, weight, bias)
+        return joined.unflatten(-1, (len(maps), self.heads, -1)).permute(2, 0, 3, 1, 4).unbind()
 
     def mix(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """Weighted sums of values [B, H, Q, d/H]; in training with dropout on the
@@ -50,10 +61,8 @@ class MultiHeadAttention(nn.Module):
             None means causal, with Q = L.
         """
         probability = self.dropout if self.training else 0.0
-        # The fused kernel of the CPU has no dropout; there the plain formula with cheap
-        # dropout is faster.
         if probability and q.device.type == "cpu":
-            return dropout(self.weights(q, k, mask), probability, self.training) @ v
+            return dropped_attention(q, k, v, mask, probability)
         return functional.scaled_dot_product_attention(
             q, k, v, attn_mask=mask, dropout_p=probability, is_causal=mask is None
         )

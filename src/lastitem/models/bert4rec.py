@@ -13,7 +13,8 @@ from lastitem.data.sequences import Sequences
 from lastitem.models import settings
 from lastitem.models.attention import AttentionBlock, AttentionBlocks
 from lastitem.models.dropout import Dropout
-from lastitem.models.interface import SequenceModel, TrainingBatch
+from lastitem.models.interface import SequenceModel, TrainingBatch, on_device
+from lastitem.study.settings import FEW_LABELS
 
 
 class BERT4Rec(SequenceModel):
@@ -23,8 +24,14 @@ class BERT4Rec(SequenceModel):
     The next item is read at a [MASK] appended behind the history, so an input holds at
     most ``maximum_length`` − 1 items. Positions count from the oldest item: the place
     that is read then differs from user to user, and what is learned at a place in the
-    middle of longer sequences serves there, too. The embedding has a row for padding
-    (0), the items (1 … items) and the mask (items + 1).
+    middle of longer sequences serves there, too. Where training reached fewer places,
+    an input holds fewer items (:attr:`input_length`). The embedding has a row for
+    padding (0), the items (1 … items) and the mask (items + 1).
+
+    Attributes
+    ----------
+    labels : int64 [maximum_length], how many labels of the training stood at each
+        place.
     """
 
     Settings = settings.BERT4Rec
@@ -46,12 +53,30 @@ class BERT4Rec(SequenceModel):
             for _ in range(own.blocks)
         )
         self.output = nn.Sequential(nn.Linear(size, size), nn.GELU(), nn.LayerNorm(size, eps=1e-12))
+        self.labels: Tensor
+        self.register_buffer("labels", torch.zeros(own.maximum_length, dtype=torch.int64))
         self.initialize()
 
     @property
     def input_length(self) -> int:
-        """One less than ``maximum_length``: the mask takes a position."""
-        return self.maximum_length - 1
+        """One less than the places that training reached, as the mask takes one: at a
+        place behind them nothing was learned.
+
+        A place counts as reached with :data:`FEW_LABELS`, in a short training with half
+        of the labels of the place that has most.
+        """
+        enough = (self.labels.max() / 2).clamp(max=FEW_LABELS)
+        reached = int((self.labels >= enough).nonzero().max()) + 1
+        return max(reached - 1, 1)
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether some places were not reached."""
+        return self.input_length < self.maximum_length - 1
+
+    def readout_labels(self, length: Tensor) -> Tensor:
+        """Those of the place where the mask stands."""
+        return self.labels[self.readout(length)]
 
     def width(self, padded: int) -> int:
         """One more: the mask."""
@@ -75,11 +100,7 @@ class BERT4Rec(SequenceModel):
         positions = torch.arange(items.shape[1], device=items.device)
         x = self.dropout(self.input_norm(self.embedding(items) + self.position(positions)))
         real = positions < length[:, None]
-        # Without padding a smaller mask is faster in training; in a ranking it would
-        # make the path depend on the other rows.
-        unpadded = self.training and bool(real.all())
-        allowed = real.new_ones(1, 1, 1, 1) if unpadded else real[:, None, None, :]
-        return self.output(self.blocks(x, allowed, at))
+        return self.output(self.blocks(x, real[:, None, None, :], at))
 
     def training_batch(
         self, sequences: Sequences, index: Ints, generator: torch.Generator
@@ -94,4 +115,5 @@ class BERT4Rec(SequenceModel):
         masked = draws < self.settings.mask_probability
         lowest = torch.arange(items.shape[1]) == draws.argmin(dim=1, keepdim=True)
         masked |= lowest & ~masked.any(dim=1, keepdim=True)
+        self.labels[: masked.shape[1]] += on_device(masked.sum(dim=0), str(self.labels.device))
         return TrainingBatch(items.masked_fill(masked, self.mask), length, masked, items[masked])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from typing import Any, ClassVar, Self
 
@@ -52,6 +53,19 @@ class Recommender(nn.Module):
         """How many of the newest items an input may hold; here, all there are."""
         return np.iinfo(np.int64).max
 
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether ``input_length`` is less than the settings allow, since training
+        reached no further.
+        """
+        return False
+
+    def readout_labels(self, length: Tensor) -> Tensor | None:
+        """int64 [B]: how many labels of the training stood at the place where inputs of
+        these lengths are read; None where all inputs are read at one and the same.
+        """
+        return None
+
     def scores(self, items: Tensor, length: Tensor) -> Tensor:
         """Score every item as the next one.
 
@@ -97,17 +111,30 @@ class TrainingBatch:
     label: Tensor
     negative: Tensor | None = None
 
-    def to(self, device: str) -> TrainingBatch:
-        """The same batch on a device. To a GPU it is copied from pinned memory, while
-        the GPU still works on what came before.
+    @cached_property
+    def at(self) -> Tensor:
+        """int64 [T]: the labelled positions numbered row by row
+        (:func:`lastitem.models.attention.positions_at`); found before the batch goes to
+        a GPU, which would have to be waited for.
         """
-        pinned = torch.device(device).type == "cuda"
-        there = {
-            name: (part.pin_memory() if pinned else part).to(device, non_blocking=pinned)
-            for name, part in vars(self).items()
-            if part is not None
-        }
-        return TrainingBatch(**there)
+        return self.labelled.flatten().nonzero()[:, 0]
+
+    def to(self, device: str) -> TrainingBatch:
+        """The same batch on a device."""
+        parts = (self.items, self.length, self.labelled, self.label)
+        there = TrainingBatch(*(on_device(part, device) for part in parts))
+        if self.negative is not None:
+            there.negative = on_device(self.negative, device)
+        there.at = on_device(self.at, device)
+        return there
+
+
+def on_device(tensor: Tensor, device: str) -> Tensor:
+    """A tensor of the CPU on a device. To a GPU it is copied from pinned memory, while
+    the GPU still works on what came before.
+    """
+    pinned = torch.device(device).type == "cuda"
+    return (tensor.pin_memory() if pinned else tensor).to(device, non_blocking=pinned)
 
 
 class SequenceModel(Recommender):

@@ -11,6 +11,7 @@ from pandas import DataFrame, Series
 from lastitem.data.core import UNUSUAL_TIES_PERCENT
 from lastitem.report.claims import SMALL_CHANGE_PERCENT, is_small, percent, why_silent
 from lastitem.study.runs import BEYOND, STUDY_COLUMNS
+from lastitem.study.settings import FEW_LABELS
 
 #: With fewer users than these, intervals are wide enough to be told of.
 FEW_USERS = 1000
@@ -131,6 +132,19 @@ def warnings(statistics: DataFrame, accuracy: DataFrame) -> Iterator[str]:
                 f"{name}: {row['targets_lost_to_filter']:,} of {cases:,} targets are in the user's"
                 " history already, so the seen filter makes them misses; consider filter_seen:"
                 " false."
+            )
+    for row in accuracy.drop_duplicates(STUDY_COLUMNS).to_dict("records"):
+        name, cases = f"{row['model']} on {row['dataset']} ({row['split']})", row["cases"]
+        if row["hardly_learned"]:
+            yield (
+                f"{name}: {row['hardly_learned']:,} of {cases:,} cases are read at a place that had"
+                f" fewer than {FEW_LABELS} labels in training; what is predicted there was hardly"
+                " learned."
+            )
+        if row["cut_short"]:
+            yield (
+                f"{name}: {row['cut_short']:,} of {cases:,} inputs are longer than training"
+                " reached; of these only the newest items are read, as many as it did reach."
             )
     once = list(dict.fromkeys(accuracy.loc[accuracy["trainings"] == 1, "model"]))
     if once:

@@ -87,7 +87,8 @@ def accuracy(
     bootstrap: Bootstrap,
 ) -> DataFrame:
     """:func:`accuracy_of_ranks`, and as one more ``metric`` the coverage; beside each
-    the counts of cold and lost targets.
+    the counts of cold and lost targets, and of cases that are hardly learned or cut
+    short (in the seed with most).
 
     Parameters
     ----------
@@ -113,7 +114,10 @@ def accuracy(
         cases=("targets", "first"),
     )
     lost = ["cold_targets", "targets_lost_to_filter", "filter_seen"]
-    per_study = counts.groupby(STUDY_COLUMNS, sort=False)[lost].first().reset_index()
+    # These depend on the training.
+    learned = ["hardly_learned", "cut_short"]
+    of_study = counts.groupby(STUDY_COLUMNS, sort=False)
+    per_study = of_study[lost].first().join(of_study[learned].max()).reset_index()
     found = [accuracy_of_ranks(ranks, cutoffs, bootstrap), coverage.assign(metric="coverage")]
     return pd.concat(found, ignore_index=True).merge(per_study, on=STUDY_COLUMNS)
 

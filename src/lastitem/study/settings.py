@@ -27,6 +27,8 @@ _LIMITS = {
     "maximum": (operator.le, "at most"),
     "exclusiveMaximum": (operator.lt, "below"),
 }
+#: With fewer labels at a place, what is predicted there was hardly learned.
+FEW_LABELS = 100
 Kind = TypeVar("Kind")
 
 

@@ -19,9 +19,13 @@ from lastitem.errors import InputError
 from lastitem.evaluation.metrics import per_user
 from lastitem.evaluation.ranking import rank
 from lastitem.models.interface import Recommender, SequenceModel
+from lastitem.randomness import STREAM_BATCHES, STREAM_DROPOUT, hash_keys
 from lastitem.study.settings import TrainingSettings
 from lastitem.training.checkpoints import Checkpoint, random_states, set_random_states
 from lastitem.training.step import averaged_weights, move_average, update
+
+#: After how many updates their losses are looked at, for which a GPU is waited for.
+_LOSSES = 50
 
 
 @dataclass
@@ -84,9 +88,14 @@ def train_epoch(
     settings: TrainingSettings,
     generator: torch.Generator,
     device: str,
+    earlier: int = 0,
 ) -> tuple[float, int]:
     """One pass over the training examples in random order; returns the summed loss and
     the number of labels.
+
+    Parameters
+    ----------
+    earlier : epochs before this one.
 
     Raises
     ------
@@ -94,20 +103,31 @@ def train_epoch(
         left a weight that is not.
     """
     model.train()
-    total, labels = 0.0, 0
+    total, labels, losses = 0.0, 0, list[Tensor]()
     batches = torch.randperm(len(examples), generator=generator).split(settings.batch_size)
     for number, index in enumerate(batches, 1):
-        batch_loss, batch_labels = update(
+        loss, of_batch = update(
             model, optimizer, examples, index.numpy(), settings, generator, device
         )
-        if not math.isfinite(batch_loss):
-            raise FloatingPointError(f"the training loss is {batch_loss} at update {number}")
+        losses.append(loss)
+        labels += of_batch
         if settings.ema_decay:
-            move_average(optimizer, settings.ema_decay)
-        total, labels = total + batch_loss, labels + batch_labels
+            move_average(optimizer, settings.ema_decay, earlier * len(batches) + number)
+        if len(losses) == _LOSSES or number == len(batches):
+            total += _checked(losses, number)
+            losses.clear()
     if not all(bool(torch.isfinite(parameter).all()) for parameter in model.parameters()):
         raise FloatingPointError(f"a weight is not finite after update {len(batches)}")
     return total, labels
+
+
+def _checked(losses: list[Tensor], number: int) -> float:
+    """The sum of the losses of the last updates, of which ``number`` is the latest."""
+    values = torch.stack(losses).tolist()
+    for update_number, value in enumerate(values, number + 1 - len(values)):
+        if not math.isfinite(value):
+            raise FloatingPointError(f"the training loss is {value} at update {update_number}")
+    return sum(values)
 
 
 def rounds_without_gain(curve: Sequence[Round]) -> int:
@@ -172,22 +192,22 @@ def train(
     model.to(device)
     if settings.compile:
         _compile(model)
-    torch.manual_seed(seed)
-    generator = torch.Generator().manual_seed(seed)
+    torch.manual_seed(int(hash_keys(seed, STREAM_DROPOUT)))
+    generator = torch.Generator().manual_seed(int(hash_keys(seed, STREAM_BATCHES)))
     optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, fused=True)
     updates_per_epoch = -(-len(examples) // settings.batch_size)
     epochs_per_round = -(-settings.round_updates // updates_per_epoch)
     checkpoint = checkpoint or Checkpoint(None, "")
     state = _resumed(checkpoint, model, optimizer, generator)
-    if state.epoch:
-        checkpoint.say(f"goes on after epoch {state.epoch}, from {checkpoint.path}")
     for count, seconds in enumerate(state.reached, 1):
         report(state.curve[:count], seconds)
 
     while not state.is_over(settings):
         start = time.monotonic()
         try:
-            loss, labels = train_epoch(model, optimizer, examples, settings, generator, device)
+            loss, labels = train_epoch(
+                model, optimizer, examples, settings, generator, device, state.epoch
+            )
         except FloatingPointError as error:
             kept = f"; the state after epoch {state.epoch} is kept in {checkpoint.path}"
             raise InputError(
@@ -266,6 +286,7 @@ def _resumed(
     optimizer.load_state_dict(found["optimizer"])
     set_random_states(found["random"], generator, device)
     state = found["state"]
+    checkpoint.say(f"goes on after epoch {state['epoch']}, from {checkpoint.path}")
     return State(**state | {"curve": [Round(**line) for line in state["curve"]]})
 
 

@@ -11,6 +11,8 @@ from torch.nn import functional
 #: Numbers held at once by a loss: few enough to stay in a core's cache, but in the
 #: softmax loss never fewer rows than a fast product takes.
 CHUNK_SCORES, MINIMUM_ROWS = 1_000_000, 64
+#: e to this and to minus this, times a million items, are far from the ends of float32.
+_SMALL_SCORE = 60.0
 
 
 class _ChunkedLoss(torch.autograd.Function):
@@ -38,6 +40,7 @@ class _ChunkedSoftmaxCrossEntropy(_ChunkedLoss):
         item_columns = item_vectors.T.contiguous()
         columns_gradient = torch.zeros_like(item_columns)
         rows = min(len(hidden), max(MINIMUM_ROWS, CHUNK_SCORES // len(item_vectors)))
+        shifted = _may_overflow(hidden, item_vectors)
         # One piece of memory for the scores of all chunks: fresh memory costs more than
         # the arithmetic done in it.
         memory = hidden.new_empty(rows, len(item_vectors))
@@ -45,7 +48,8 @@ class _ChunkedSoftmaxCrossEntropy(_ChunkedLoss):
             hidden.split(rows), label.split(rows), hidden_gradient.split(rows), strict=True
         ):
             scores = torch.mm(part, item_columns, out=memory[: len(part)])
-            scores -= scores.amax(dim=1, keepdim=True)
+            if shifted:
+                scores -= scores.amax(dim=1, keepdim=True)
             total -= scores.gather(1, wanted[:, None] - 1).sum()
             weight = scores.exp_()
             normalizer = weight.sum(dim=1, keepdim=True)
@@ -60,6 +64,17 @@ class _ChunkedSoftmaxCrossEntropy(_ChunkedLoss):
         vectors_gradient.index_add_(0, label - 1, hidden, alpha=-1.0)
         context.save_for_backward(hidden_gradient, vectors_gradient)
         return total
+
+
+def _may_overflow(hidden: Tensor, item_vectors: Tensor) -> bool:
+    """Whether the exponentials of the scores need a shift to stay in range. They do not
+    where the vectors are short (Cauchy–Schwarz), which is cheap to see on the CPU; a
+    GPU would have to be waited for.
+    """
+    if hidden.device.type != "cpu":
+        return True
+    longest = hidden.norm(dim=1).amax() * item_vectors.norm(dim=1).amax()
+    return not bool(longest < _SMALL_SCORE)
 
 
 def softmax_cross_entropy(hidden: Tensor, item_vectors: Tensor, label: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from lastitem.arrays import Ints
 from lastitem.data.padding import PADDING, pad
 from lastitem.data.sequences import Sequences
-from lastitem.models.interface import SequenceModel, TrainingBatch
+from lastitem.models.interface import SequenceModel, TrainingBatch, on_device
 from lastitem.study.settings import TrainingSettings
 from lastitem.training.batches import length_groups, make_batch
 from lastitem.training.losses import (
@@ -32,16 +32,17 @@ def update(
     settings: TrainingSettings,
     generator: torch.Generator,
     device: str,
-) -> tuple[float, int]:
-    """One optimizer step on the sequences at ``index``; returns the summed loss and the
-    number of labels.
+) -> tuple[Tensor, int]:
+    """One optimizer step on the sequences at ``index``; returns the summed loss, on the
+    device, and the number of labels.
 
     The batch is encoded in groups of similar length; the loss and its gradient are
-    those of the whole batch.
+    those of the whole batch. A GPU is never waited for: while it works on one update,
+    the next is prepared.
     """
-    groups = length_groups(sequences, index, settings.length_groups)
+    groups = _groups(model, sequences, index, settings)
     batches = [
-        make_batch(model, sequences, group, settings.drawn_negatives, generator).to(device)
+        make_batch(model, sequences, group, settings.drawn_negatives, generator, device)
         for group in groups
     ]
     labels = sum(len(batch.label) for batch in batches)
@@ -58,7 +59,14 @@ def update(
     # Fused optimizers do not count their changes, by which a model knows that what it
     # keeps of its item vectors is old (SequenceModel.score).
     increment_version(list(model.parameters()))
-    return loss.item() * labels, labels
+    return loss.detach() * labels, labels
+
+
+def _groups(
+    model: SequenceModel, sequences: Sequences, index: Ints, settings: TrainingSettings
+) -> list[Ints]:
+    length = np.minimum(sequences.length[index], model.maximum_length + 1)
+    return [index[group] for group in length_groups(length, settings.length_groups)]
 
 
 def loss_of(
@@ -68,10 +76,7 @@ def loss_of(
     projected onto the catalogue, all at once.
     """
     with _autocast(settings, batches[0].items.device):
-        pieces = [
-            model(batch.items, batch.length, batch.labelled.flatten().nonzero()[:, 0])
-            for batch in batches
-        ]
+        pieces = [model(batch.items, batch.length, batch.at) for batch in batches]
     vectors, label = model.item_vectors(), torch.cat([batch.label for batch in batches])
     hidden = torch.cat(pieces).to(vectors.dtype)
     if settings.loss == "softmax":
@@ -94,15 +99,15 @@ def _reader(
 
     def read(sequences: Sequences) -> Tensor:
         pieces = []
-        groups = length_groups(sequences, np.arange(len(sequences)), settings.length_groups)
+        groups = _groups(model, sequences, np.arange(len(sequences)), settings)
         for group in groups:
             items, length = pad(sequences, group, model.maximum_length + 1)
             items = items[:, :-1] * (items[:, 1:] != PADDING)
-            items, length = items.to(device), (length - 1).to(device)
+            items, length = on_device(items, device), on_device(length - 1, device)
             with _autocast(settings, items.device):
                 pieces.append(model.read(items, length)[0].to(model.item_vectors().dtype))
         order = torch.from_numpy(np.argsort(np.concatenate(groups)))
-        return torch.cat(pieces)[order.to(device)]
+        return torch.cat(pieces)[on_device(order, device)]
 
     return read
 
@@ -128,19 +133,18 @@ def _matrix_products(settings: TrainingSettings) -> Iterator[None]:
 
 
 @torch.no_grad()
-def move_average(optimizer: Optimizer, decay: float) -> None:
+def move_average(optimizer: Optimizer, decay: float, updates: int) -> None:
     """Move the average of each trained weight, kept beside Adam's moments, towards the
     weight by 1 − decay.
 
-    In the first n updates the decay is at most n / (n + 9), so that the average soon
+    After n ``updates`` the decay is at most n / (n + 9), so that the average soon
     forgets where training began.
     """
     for weight, state in optimizer.state.items():
         state.setdefault("average", weight.detach().clone())
-    states = optimizer.state.values()
-    updates = int(next(iter(states))["step"])
     move = get_ema_multi_avg_fn(min(decay, updates / (updates + 9)))
-    move([state["average"] for state in states], list(optimizer.state), updates)
+    averages = [state["average"] for state in optimizer.state.values()]
+    move(averages, list(optimizer.state), updates)
 
 
 @contextmanager
