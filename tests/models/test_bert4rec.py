@@ -239,3 +239,60 @@ def test_its_positions_hold_no_earlier_prediction():
     has none and must say so.
     """
     assert BERT4Rec.reads_prefixes is False
+
+
+# Places that training reached
+
+
+def test_labels_are_counted_where_they_stand():
+    """Over all batches, each under its own mask."""
+    model, generator = model_of(mask_probability=0.4), torch.Generator().manual_seed(0)
+    histories = [[1, 2, 3, 4], [5, 6], [7, 8, 9]]
+    cases, counted = cases_of(histories, [1, 1, 1]), np.zeros(LENGTH, dtype=int)
+    assert model.labels.tolist() == counted.tolist()
+    for index in ([0, 1, 2], [1], [2, 0]):
+        batch = model.training_batch(cases, np.array(index), generator)
+        for _, place in batch.labelled.nonzero().tolist():
+            counted[place] += 1
+    assert model.labels.tolist() == counted.tolist()
+    assert counted.sum() >= 6
+
+
+@pytest.mark.parametrize(
+    ("labels", "window"),
+    [
+        ([0] * 12, 11),  # not trained: what the settings say
+        ([500] * 12, 11),
+        ([500] * 10 + [0, 0], 9),
+        ([900, 800, 120, 100, 99, 3, 0, 0, 0, 0, 0, 0], 3),
+        ([60, 40, 30, 29, 0, 0, 0, 0, 0, 0, 0, 0], 2),  # short: half of the most
+        ([500] + [0] * 11, 1),
+    ],
+)
+def test_inputs_end_where_training_did(labels, window):
+    """The mask stands at the last place with 100 labels, or with half of the most."""
+    model = model_of()
+    model.labels.copy_(torch.tensor(labels))
+    assert model.input_length == window
+    assert model.is_cut_short == (window < LENGTH - 1)
+    read = model.readout_labels(torch.arange(1, window + 1))
+    assert read.tolist() == labels[1 : window + 1]
+
+
+def test_the_window_goes_with_the_weights():
+    """A case is ranked as if its history had begun with what is read of it."""
+    model, histories = model_of(), [[1, 2, 3, 4, 5, 6, 7], [8, 9, 10, 11], [5]]
+    model.labels.copy_(torch.tensor([300] * 5 + [0] * 7))
+    copy = model_of(seed=1)
+    copy.load_state_dict(model.state_dict())
+    whole = rank(copy, cases_of(histories, [8, 9, 3]), filter_seen=False)
+    newest = rank(model, cases_of([h[-4:] for h in histories], [8, 9, 3]), filter_seen=False)
+    assert whole.target.tolist() == newest.target.tolist()
+    model.labels.fill_(300)
+    further = rank(model, cases_of(histories, [8, 9, 3]), filter_seen=False, list_length=30)
+    assert (
+        further.lists[0].tolist()
+        != rank(copy, cases_of(histories, [8, 9, 3]), filter_seen=False, list_length=30)
+        .lists[0]
+        .tolist()
+    )

@@ -192,6 +192,8 @@ def test_warnings():
         "cases": 5000,
         "cold_targets": 0,
         "targets_lost_to_filter": 0,
+        "hardly_learned": 0,
+        "cut_short": 0,
     }
     accuracy = pd.DataFrame(
         [
@@ -202,6 +204,8 @@ def test_warnings():
                 "cases": 1000,
                 "cold_targets": 51,
                 "targets_lost_to_filter": 11,
+                "hardly_learned": 7,
+                "cut_short": 1000,
             },
             {**study, "dataset": "e", "cold_targets": 250, "targets_lost_to_filter": 50},
         ]
@@ -215,6 +219,11 @@ def test_warnings():
             "d (gts): 11 of 1,000 targets are in the user's history already, so the seen filter"
             " makes them misses"
         ),
+        (
+            "m on d (gts): 7 of 1,000 cases are read at a place that had fewer than 100 labels in"
+            " training"
+        ),
+        "m on d (gts): 1,000 of 1,000 inputs are longer than training reached",
         "Trained once (one seed): m",
     ]
     assert not list(answers.warnings(statistics[1:2], accuracy[1:].assign(trainings=2)))

@@ -282,6 +282,8 @@ def evaluation_of(
         "targets": targets,
         "cold_targets": 1,
         "targets_lost_to_filter": 2,
+        "hardly_learned": 0 if seed == 1 else 3,
+        "cut_short": 4,
         "coverage": {"10": coverage, "20": 2 * coverage},
     }
     path = folder / f"{dataset}.{model}.{seed}" / "evaluation.json"
@@ -330,6 +332,7 @@ def test_table2_by_hand(tmp_path):
     fact = csv[(csv["model"] == "a") & (csv["metric"] == "hr") & (csv["cutoff"] == 20)].iloc[0]
     assert fact["value"] == 0.875
     assert fact["seeds"] == "1 2", "of the whole file"
+    assert (fact["hardly_learned"], fact["cut_short"]) == (3, 4), "of the seed with most"
     assert (fact["users"], fact["cases"], fact["trainings"], fact["targets_lost_to_filter"]) == (
         4,
         4,

@@ -641,6 +641,7 @@ def test_a_dataset_of_ones_own_is_not_overwritten_by_the_tie_order_study():
         ["registry", "ml-100k.ties-item"],
         {"path": "mine.csv", "columns": {"user": "u", "item": "i", "timestamp": "t"}},
     )
+    config["tie_order"]["datasets"] = ["ml-100k"]
     with pytest.raises(
         InputError,
         match=(

@@ -790,6 +790,64 @@ def test_a_deterministic_cycle_is_learned(architecture, settings, epochs):
     assert ndcg(model, test) > 0.9
 
 
+def test_bert4rec_predicts_behind_the_longest_training_sequence():
+    """All sequences are equally long: an input holds one item more than training did,
+    and where the mask would stand there was no label.
+    """
+    random = np.random.default_rng(0)
+    histories = [
+        [1 + (start + step) % 20 for step in range(12)] for start in random.integers(20, size=200)
+    ]
+    torch.manual_seed(0)
+    settings = {"hidden_size": 32, "blocks": 2, "dropout": 0.1, "maximum_length": 16}
+    model = build("bert4rec", 20, settings)
+    training = TrainingSettings(
+        batch_size=32, learning_rate=0.005, maximum_epochs=60, round_updates=30, ema_decay=0.98
+    )
+    validation, test = (
+        held_out_of([h[:-back] for h in histories], [h[-back] for h in histories])
+        for back in (2, 1)
+    )
+    train(
+        model,
+        sequences_of([history[:-2] for history in histories]),
+        validation,
+        training,
+        filter_seen=False,
+        seed=0,
+    )
+    ranks = rank(model, test, filter_seen=False).target[:, 0]
+    assert (ranks == 1).mean() > 0.9
+
+
+def test_batches_and_dropout_are_drawn_apart():
+    """The generator of batches, that of dropout, and that of the first weights start
+    each from a number of its own.
+    """
+    seeds = [torch.initial_seed()]
+
+    def report(curve, seconds):
+        seeds.append(torch.initial_seed())
+
+    with pytest.MonkeyPatch.context() as patch:
+        of_batches = []
+        patch.setattr(
+            "lastitem.training.loop.train_epoch",
+            lambda *arguments: of_batches.append(arguments[4].initial_seed()) or (1.0, 1),
+        )
+        settings = TrainingSettings(maximum_epochs=1)
+        train(
+            small(),
+            sequences_of(random_histories(30)),
+            hopeless_validation(),
+            settings,
+            filter_seen=True,
+            seed=3,
+            report=report,
+        )
+    assert len({3, seeds[-1], *of_batches}) == 3
+
+
 @pytest.mark.parametrize("architecture", ["sasrec", "bert4rec"])
 def test_each_validation_ranks_with_the_weights_of_its_moment(architecture):
     """As a new model with the same weights does: nothing is kept from a ranking before

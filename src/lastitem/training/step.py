@@ -1,7 +1,7 @@
 """One optimizer step, and the moving average of the weights."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import numpy as np
 import torch
@@ -112,8 +112,12 @@ def _reader(
     return read
 
 
-def _autocast(settings: TrainingSettings, device: torch.device) -> torch.autocast:
-    return torch.autocast(device.type, torch.bfloat16, enabled=settings.precision == "bfloat16")
+def _autocast(
+    settings: TrainingSettings, device: torch.device
+) -> AbstractContextManager[torch.autocast | None]:
+    if settings.precision != "bfloat16":
+        return nullcontext()
+    return torch.autocast(device.type, torch.bfloat16)
 
 
 @contextmanager
