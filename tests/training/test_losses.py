@@ -99,6 +99,29 @@ def test_softmax_survives_huge_scores():
     )
 
 
+@pytest.mark.parametrize("length", [1.0, 7.7, 7.8])
+def test_softmax_of_short_vectors_needs_no_shift(length):
+    """Below 60 the product of the longest vectors bounds all scores, whose exponentials
+    then stay in the range of float32; the shift changes the rounding alone.
+    """
+    hidden = torch.full((3, 4), length / 2)
+    vectors = torch.stack((hidden[0], -hidden[0], torch.zeros(4))).repeat(5, 1)
+    label = torch.tensor([1, 2, 3])
+    assert losses._may_overflow(hidden, vectors) == (length**2 > 60)
+    assert losses._may_overflow(hidden * torch.nan, vectors)
+    found = []
+    for bound in (0.0, 1e9):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(losses, "_SMALL_SCORE", bound)
+            leaves = hidden.clone().requires_grad_(), vectors.clone().requires_grad_()
+            total = softmax_cross_entropy(*leaves, label)
+            found.append((total.detach(), gradients(total, *leaves)))
+    torch.testing.assert_close(found[1], found[0])
+    doubles = hidden.double() @ vectors.double().T
+    expected = functional.cross_entropy(doubles, label - 1, reduction="sum")
+    torch.testing.assert_close(found[1][0].double(), expected, rtol=1e-6, atol=1e-6)
+
+
 def test_softmax_leaves_its_inputs_alone():
     """The pass works in place on its own buffers only."""
     hidden, vectors, label = scored()
