@@ -9,7 +9,7 @@ import torch
 from lastitem.data.padding import pad
 from lastitem.data.sequences import HeldOut
 from lastitem.evaluation.ranking import rank
-from lastitem.models.bert4rec import BERT4Rec
+from lastitem.models.bert4rec import BERT4Rec, waves
 from tests.models.batches import draw_parameters, padded, scaled
 
 ITEMS, SIZE, HEADS, LENGTH = 30, 8, 2, 12
@@ -241,7 +241,23 @@ def test_its_positions_hold_no_earlier_prediction():
     assert BERT4Rec.reads_prefixes is False
 
 
-# Places that training reached
+# Places
+
+
+@pytest.mark.parametrize("size", [8, 5])
+def test_positions_start_as_waves_by_hand(size):
+    """Pairs of sine and cosine; a step to the next place turns each pair by the same
+    angle, wherever it is taken.
+    """
+    found = waves(9, size)
+    assert found.shape == (9, size)
+    for place in range(9):
+        for column in range(size):
+            angle = place / 9 ** ((column - column % 2) / size)
+            expected = math.sqrt(2) * (math.cos(angle) if column % 2 else math.sin(angle))
+            assert float(found[place, column]) == pytest.approx(expected, abs=1e-5)
+    model = BERT4Rec(ITEMS, maximum_length=9, hidden_size=8, heads=2)
+    torch.testing.assert_close(model.position.weight.detach(), 0.05 * waves(9, 8))
 
 
 def test_labels_are_counted_where_they_stand():

@@ -16,6 +16,23 @@ from lastitem.models.dropout import Dropout
 from lastitem.models.interface import SequenceModel, TrainingBatch, on_device
 from lastitem.study.settings import FEW_LABELS
 
+#: Of the waves that positions start as: large enough beside items (0.02) that attention
+#: soon finds the neighbours of a mask, small enough that it sees the items.
+_DEVIATION = 0.05
+
+
+def waves(places: int, size: int) -> Tensor:
+    """float [places, size]: sines and cosines with mean square 1 over a period, so that
+    a step to the neighbour is one and the same rotation at each place, also where
+    training has few labels.
+
+    Their periods go from 2π to nearly 2π·``places`` (Vaswani et al. 2017, Section 3.5,
+    with 10,000 for ``places``).
+    """
+    frequency = float(places) ** (-torch.arange(0, size, 2) / size)
+    angle = torch.arange(places)[:, None] * frequency
+    return 2**0.5 * torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(1)[:, :size]
+
 
 class BERT4Rec(SequenceModel):
     """Post-LN transformer blocks without a causal mask, GELU feed-forward of inner size
@@ -24,8 +41,9 @@ class BERT4Rec(SequenceModel):
     The next item is read at a [MASK] appended behind the history, so an input holds at
     most ``maximum_length`` − 1 items. Positions count from the oldest item: the place
     that is read then differs from user to user, and what is learned at a place in the
-    middle of longer sequences serves there, too. Where training reached fewer places,
-    an input holds fewer items (:attr:`input_length`). The embedding has a row for
+    middle of longer sequences serves there, too. They are learned, and start as
+    :func:`waves`. Where training reached fewer places, an input holds fewer items
+    (:attr:`input_length`). The embedding has a row for
     padding (0), the items (1 … items) and the mask (items + 1).
 
     Attributes
@@ -56,6 +74,8 @@ class BERT4Rec(SequenceModel):
         self.labels: Tensor
         self.register_buffer("labels", torch.zeros(own.maximum_length, dtype=torch.int64))
         self.initialize()
+        with torch.no_grad():
+            self.position.weight.copy_(_DEVIATION * waves(own.maximum_length, size))
 
     @property
     def input_length(self) -> int:
