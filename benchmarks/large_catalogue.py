@@ -31,6 +31,7 @@ from memory import peak_mib
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from lastitem.data.sequences import HeldOut, Sequences
+from lastitem.device import configure
 from lastitem.evaluation.ranking import rank
 from lastitem.models.interface import SequenceModel
 from lastitem.models.registry import build
@@ -110,7 +111,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args(argv)
-    torch.set_num_threads(arguments.threads)
+    configure("cpu", arguments.threads)
     if arguments.one:
         name, items = arguments.one
         print(json.dumps({"seconds": FIGURES[name](int(items)), "peak_mib": peak_mib()}))

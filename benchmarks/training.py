@@ -43,6 +43,7 @@ from torch.utils.flop_counter import FlopCounterMode
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from lastitem.data.sequences import Sequences, read_training
+from lastitem.device import configure
 from lastitem.files import read_parquet
 from lastitem.models import dropout as dropouts
 from lastitem.models.attention import MultiHeadAttention
@@ -348,7 +349,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     known = schema_of(TrainingSettings)["loss"]["enum"]
     parser.add_argument("--large-catalogue", choices=known, help=argparse.SUPPRESS)
     arguments = parser.parse_args(argv)
-    torch.set_num_threads(arguments.threads)
+    configure(arguments.device, arguments.threads)
     if arguments.large_catalogue:
         return print(json.dumps(large_catalogue(arguments.large_catalogue)))
 
