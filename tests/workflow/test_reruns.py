@@ -227,7 +227,7 @@ def test_saying_the_same_in_another_way_reruns_nothing(changed: Path):
         text = (changed / name).read_text(encoding="utf-8")
         assert old in text
         (changed / name).write_text(text.replace(old, new), encoding="utf-8")
-    default = ("--config", "training={patience: 10}")
+    default = ("--config", "training={patience: 20}")
     assert set(planned_rules(snakemake(changed, "-n", "all", *default).stdout)) <= {"page", "all"}
 
 
