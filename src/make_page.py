@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         figures="PNG of each figure; its CSV lies beside it",
         titles="what each figure shows",
         captions="a text for each figure",
-        descriptions="model.json of each run: the versions it was trained with",
+        descriptions="model.json of each run: how it was trained, and with which versions",
     )
     add_study(parser)
     add_files(parser, out="output (HTML)")
@@ -39,11 +39,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         path.stem: page.read_facts(path.with_suffix(".csv"), studies)
         for path in (*map(Path, arguments.tables), *figures)
     }
-    trained = [read_json(path)["versions"] for path in arguments.descriptions]
+    descriptions = [read_json(path) for path in arguments.descriptions]
+    trained = [description["versions"] for description in descriptions]
     html = page.make(
         found=list(answers.answers(facts["fig1"], facts["fig2"], settings["headline_cutoff"])),
         notes=[
             *answers.warnings(facts["table1"], facts["table2"]),
+            *answers.training_warnings(descriptions),
             *answers.version_warnings(trained),
         ],
         figures=[

@@ -152,6 +152,11 @@ def report(
         f"{' (best)' if line.best else ''}; left {soonest} without a better round, {latest} at"
         " most"
     )
+    if line.best and line.epoch == settings.maximum_epochs:
+        say(
+            "warning: validation was best in the last round, so training was cut short; raise"
+            f" maximum_epochs (now {settings.maximum_epochs})"
+        )
 
 
 def take_chosen(arguments: argparse.Namespace, point: str) -> None:

@@ -176,11 +176,18 @@ def test_warnings():
         "ties": "file",
         "tied_transitions_percent": 43.9,
         "tied_targets_percent": 43.5,
+        "raw_users": 1000,
+        "raw_items": 70,
+        "raw_interactions": 9000,
+        "users": 500,
+        "items": 34,
+        "interactions": 4499,
     }
+    whole = {"users": 1000, "items": 70, "interactions": 9000}
     statistics = pd.DataFrame(
         [
             table1,
-            {**table1, "dataset": "e", "tied_transitions_percent": 9.9},
+            {**table1, **whole, "dataset": "e", "tied_transitions_percent": 9.9},
             {**table1, "source": "paper"},
         ]
     )
@@ -213,6 +220,8 @@ def test_warnings():
     said = list(answers.warnings(statistics, accuracy))
     assert [text.split(";")[0].split(".")[0] for text in said] == [
         "d: 43",
+        "d: the core filter left 4,499 of 9,000 events",
+        "d: the core filter left 34 of 70 items",
         "d (gts): only 999 users are tested",
         "d (gts): 51 of 1,000 targets never occur in training",
         (
@@ -227,6 +236,21 @@ def test_warnings():
         "Trained once (one seed): m",
     ]
     assert not list(answers.warnings(statistics[1:2], accuracy[1:].assign(trainings=2)))
+
+
+def test_a_training_that_was_cut_short_is_told():
+    """Best in the last of its epochs; not one that stopped before, nor a model without
+    epochs.
+    """
+    run = {"dataset": "d", "split": "loo", "model": "m", "seed": 3}
+    training = {"maximum_epochs": 60}
+    descriptions = [
+        {"run": run, "training": training, "best": {"epoch": 60}},
+        {"run": run, "training": training, "best": {"epoch": 59}},
+        {"run": run, "training": training, "best": None},
+    ]
+    (warning,) = answers.training_warnings(descriptions)
+    assert warning.startswith("m on d (loo), seed 3: validation was best in the last of 60 epochs")
 
 
 def test_the_versions_are_those_of_the_trainings():

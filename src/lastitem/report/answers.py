@@ -4,6 +4,7 @@ the numbers.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 from pandas import DataFrame, Series
@@ -17,6 +18,7 @@ from lastitem.study.settings import FEW_LABELS
 FEW_USERS = 1000
 #: Shares from which a reader is warned.
 MANY_COLD_PERCENT, MANY_LOST_PERCENT, MANY_UNCHANGED_PERCENT = 5.0, 1.0, 20.0
+MANY_FILTERED_PERCENT = 50.0
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,13 @@ def warnings(statistics: DataFrame, accuracy: DataFrame) -> Iterator[str]:
                 " and part of what is found may be that order; table5 and fig7 tell how much,"
                 " where made."
             )
+        for what, name in (("events", "interactions"), ("users", "users"), ("items", "items")):
+            raw, kept = row[f"raw_{name}"], row[name]
+            if kept < (1 - MANY_FILTERED_PERCENT / 100) * raw:
+                yield (
+                    f"{row['dataset']}: the core filter left {int(kept):,} of {int(raw):,} {what};"
+                    " what is found is about these. A smaller p_core keeps more."
+                )
     per_study = accuracy.drop_duplicates(["dataset", "split"])
     for row in per_study.to_dict("records"):
         name, cases = f"{row['dataset']} ({row['split']})", row["cases"]
@@ -152,6 +161,21 @@ def warnings(statistics: DataFrame, accuracy: DataFrame) -> Iterator[str]:
             f"Trained once (one seed): {', '.join(once)}. Their intervals are over users and say"
             " nothing about another training."
         )
+
+
+def training_warnings(descriptions: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Which trainings were still getting better when they ended; ``descriptions`` holds
+    the model.json of each run.
+    """
+    for description in descriptions:
+        best, run = description["best"], description["run"]
+        last = description["training"]["maximum_epochs"]
+        if best and best["epoch"] == last:
+            yield (
+                f"{run['model']} on {run['dataset']} ({run['split']}), seed {run['seed']}:"
+                f" validation was best in the last of {last} epochs, so training was cut short;"
+                " raise maximum_epochs."
+            )
 
 
 def versions_of(trained: Sequence[Mapping[str, str]]) -> list[str]:
