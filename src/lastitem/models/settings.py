@@ -103,6 +103,13 @@ class BSARec(Transformer):
     )
 
 
+@dataclass(frozen=True)
+class LastItem(Neural):
+    """Of :class:`lastitem.models.last_item.LastItem`."""
+
+    blocks: int = setting(2, "Feed-forward blocks on top of each other.", minimum=1)
+
+
 #: Name in the config → import path of the class, and its settings.
 ARCHITECTURES: dict[str, tuple[str, type]] = {
     "sasrec": ("lastitem.models.sasrec:SASRec", SASRec),
@@ -110,6 +117,7 @@ ARCHITECTURES: dict[str, tuple[str, type]] = {
     "bert4rec": ("lastitem.models.bert4rec:BERT4Rec", BERT4Rec),
     "bsarec": ("lastitem.models.bsarec:BSARec", BSARec),
     "duorec": ("lastitem.models.duorec:DuoRec", DuoRec),
+    "last-item": ("lastitem.models.last_item:LastItem", LastItem),
     "popularity": ("lastitem.models.popularity:Popularity", NoSettings),
 }
 

@@ -34,6 +34,7 @@ DISPLAY_NAMES = {
     "bert4rec": "BERT4Rec",
     "bsarec": "BSARec",
     "duorec": "DuoRec",
+    "last-item": "Last item alone",
     "popularity": "Popularity",
 }
 PNG_DPI = 200
