@@ -65,8 +65,7 @@ def compared(before: Path, after: Path) -> pd.DataFrame:
                 "users": len(gain),
                 "before": ", ".join(f"{value:.4f}" for value in old.mean()),
                 "after": ", ".join(f"{value:.4f}" for value in new.mean()),
-                "difference": gain.mean(),
-                "low": low[0],
+                "difference": f"{gain.mean():+.4f} [{low[0]:+.4f}, {high[0]:+.4f}]",
                 "high": high[0],
             }
         )
@@ -84,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     table = compared(arguments.before, arguments.after)
     if table.empty:
         sys.exit(f"{arguments.before} and {arguments.after} hold no run of the same name")
-    print(table.to_markdown(index=False, floatfmt="+.4f"))
+    print(table.drop(columns="high").to_markdown(index=False, disable_numparse=True))
     return int((table["high"] < 0).any())
 
 
