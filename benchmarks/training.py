@@ -82,7 +82,10 @@ def encode_everywhere(
     model: SequenceModel, items: torch.Tensor, length: torch.Tensor
 ) -> torch.Tensor:
     """The vectors of all positions."""
-    return model(items, length) if isinstance(model, BERT4Rec) else model.encode(items, length)
+    if isinstance(model, BERT4Rec):
+        # Of the class: that of the model may be replaced (without).
+        return BERT4Rec.forward(model, items, length)
+    return model.encode(items, length)
 
 
 def literal_loss(
