@@ -820,32 +820,20 @@ def test_bert4rec_predicts_behind_the_longest_training_sequence():
     assert (ranks == 1).mean() > 0.9
 
 
-def test_batches_and_dropout_are_drawn_apart():
-    """The generator of batches, that of dropout, and that of the first weights start
-    each from a number of its own.
+def test_batches_and_dropout_are_drawn_apart(monkeypatch):
+    """Neither starts from the seed, from which the first weights are drawn, nor both
+    from one number.
     """
-    seeds = [torch.initial_seed()]
+    started = []
 
-    def report(curve, seconds):
-        seeds.append(torch.initial_seed())
+    def noted(model, optimizer, examples, settings, generator, device, earlier):
+        started.extend((generator.initial_seed(), torch.initial_seed()))
+        return 1.0, 1
 
-    with pytest.MonkeyPatch.context() as patch:
-        of_batches = []
-        patch.setattr(
-            "lastitem.training.loop.train_epoch",
-            lambda *arguments: of_batches.append(arguments[4].initial_seed()) or (1.0, 1),
-        )
-        settings = TrainingSettings(maximum_epochs=1)
-        train(
-            small(),
-            sequences_of(random_histories(30)),
-            hopeless_validation(),
-            settings,
-            filter_seen=True,
-            seed=3,
-            report=report,
-        )
-    assert len({3, seeds[-1], *of_batches}) == 3
+    monkeypatch.setattr("lastitem.training.loop.train_epoch", noted)
+    sequences, settings = sequences_of(random_histories(30)), TrainingSettings(maximum_epochs=1)
+    train(small(), sequences, hopeless_validation(), settings, filter_seen=True, seed=3)
+    assert len({3, *started}) == 3
 
 
 @pytest.mark.parametrize("architecture", ["sasrec", "bert4rec"])

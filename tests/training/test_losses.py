@@ -122,6 +122,11 @@ def test_softmax_of_short_vectors_needs_no_shift(length):
     torch.testing.assert_close(found[1][0].double(), expected, rtol=1e-6, atol=1e-6)
 
 
+def test_softmax_of_no_label_is_zero():
+    hidden, vectors = torch.zeros(0, 3), torch.ones(4, 3)
+    assert float(softmax_cross_entropy(hidden, vectors, torch.zeros(0, dtype=torch.int64))) == 0
+
+
 def test_softmax_leaves_its_inputs_alone():
     """The pass works in place on its own buffers only."""
     hidden, vectors, label = scored()

@@ -342,9 +342,10 @@ def decompose(
     shares = np.zeros((*shape[:2], heads), dtype=np.float32)
     every = [np.zeros((0, *shape[1:]), dtype=np.float32)]
     maps, error = _Maps(len(blocks), map_positions), 0.0
+    window = model.input_length
     with probing(model, residual_scale=residual_scale, query="every") as traces:
-        for index, count, width in tiles(chosen, model.input_length, "decompose"):
-            items, length = pad(chosen, index, model.input_length, width)
+        for index, count, width in tiles(chosen, window, "decompose"):
+            items, length = pad(chosen, index, window, width)
             items, length = items.to(device), length.to(device)
             traces.clear()
             model.encode(items, length)

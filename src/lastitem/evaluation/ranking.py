@@ -109,8 +109,9 @@ def rank(
     lists = np.zeros((count, list_length), dtype=np.int32) if list_length else None
     list_scores = np.full((count, list_length), np.nan, dtype=np.float32) if list_length else None
     inspected: Singles | None = None
-    for index, _, width in tiles(cases, model.input_length, "rank"):
-        items, length = pad(cases, index, model.input_length, width)
+    window = model.input_length
+    for index, _, width in tiles(cases, window, "rank"):
+        items, length = pad(cases, index, window, width)
         history = cases.end[index] - cases.start[index]
         own = [cases.items[cases.end[index] - np.minimum(back, history)] for back in (1, 2)]
         if reorder is not None:

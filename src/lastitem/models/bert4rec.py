@@ -43,8 +43,8 @@ class BERT4Rec(SequenceModel):
     that is read then differs from user to user, and what is learned at a place in the
     middle of longer sequences serves there, too. They are learned, and start as
     :func:`waves`. Where training reached fewer places, an input holds fewer items
-    (:attr:`input_length`). The embedding has a row for
-    padding (0), the items (1 … items) and the mask (items + 1).
+    (:attr:`input_length`). The embedding has a row for padding (0), the items (1 …
+    items) and the mask (items + 1).
 
     Attributes
     ----------
@@ -86,8 +86,7 @@ class BERT4Rec(SequenceModel):
         of the labels of the place that has most.
         """
         enough = (self.labels.max() / 2).clamp(max=FEW_LABELS)
-        reached = int((self.labels >= enough).nonzero().max()) + 1
-        return max(reached - 1, 1)
+        return max(int((self.labels >= enough).nonzero().max()), 1)
 
     @property
     def is_cut_short(self) -> bool:
@@ -127,7 +126,7 @@ class BERT4Rec(SequenceModel):
     ) -> TrainingBatch:
         """The cloze task: each item is replaced by the mask with ``mask_probability``;
         a sequence with none masked has one of its items masked, any of them with equal
-        chance. The labels are the items under the masks.
+        chance. The labels are the items under the masks, counted in ``labels``.
         """
         items, length = pad(sequences, index, self.maximum_length)
         real = items != PADDING

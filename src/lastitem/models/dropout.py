@@ -2,6 +2,7 @@
 a training step; and attention with dropout on its weights.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -18,9 +19,9 @@ def dropout(x: Tensor, probability: float, training: bool) -> Tensor:
     """Zero each element with ``probability`` and scale the others by 1 / (1 −
     probability), while training.
 
-    On the CPU the probability is rounded to a multiple of 1/65,536; the scale belongs
-    to the rounded value, so the expectation is exact. Elsewhere torch's own dropout is
-    used. Shapes and dtype are kept.
+    On the CPU the probability is rounded to a multiple of 1/65,536 below 1; the scale
+    belongs to the rounded value, so the expectation is exact. Elsewhere torch's own
+    dropout is used. Shapes and dtype are kept.
     """
     if not training or probability == 0.0:
         return x
@@ -109,14 +110,18 @@ class _DroppedAttention(torch.autograd.Function):
             torch.mul(part, scale, out=torch.empty(part.shape, dtype=part.dtype)).flatten(0, 1)
             for part, scale in ((q, context.scale_q), (k, 1.0), (v, context.scale_v))
         )
-        hidden = ~_causal(q, min(_QUERIES, q.shape[1])) if mask is None else ~mask
-        bias = q.new_zeros(hidden.shape).masked_fill_(hidden, -torch.inf)
+        if mask is None:
+            size = min(_QUERIES, q.shape[1])
+            bias = q.new_full((size, size), -torch.inf).triu_(1)
+        else:
+            bias = q.new_zeros(mask.shape).masked_fill_(~mask, -torch.inf)
         mixed, saved = torch.empty_like(q), []
         for rows, keys in _parts(context.causal, q, k):
             weights = torch.bmm(q[:, rows], k[:, keys].mT)
             if context.causal:
-                size = rows.stop - rows.start
-                weights[:, :, rows] += bias[:size, :size]
+                # Earlier keys are seen by all of these queries.
+                count = rows.stop - rows.start
+                weights[:, :, rows] += bias[:count, :count]
             else:
                 of_rows = bias[..., rows, :] if bias.shape[-2] > 1 else bias
                 weights.unflatten(0, heads).add_(of_rows)
@@ -147,15 +152,8 @@ class _DroppedAttention(torch.autograd.Function):
         return *found, None, None
 
 
-def _causal(like: Tensor, size: int) -> Tensor:
-    return torch.ones(size, size, dtype=torch.bool, device=like.device).tril_()
-
-
-def _parts(causal: bool, q: Tensor, k: Tensor) -> list[tuple[slice, slice]]:
+def _parts(causal: bool, q: Tensor, k: Tensor) -> Iterator[tuple[slice, slice]]:
     """Which queries are computed at once, and which keys they may see."""
-    queries, keys = q.shape[1], k.shape[1]
-    ends = [min(start + _QUERIES, queries) for start in range(0, queries, _QUERIES)]
-    return [
-        (slice(start, end), slice(0, end if causal else keys))
-        for start, end in zip(range(0, queries, _QUERIES), ends, strict=True)
-    ]
+    for start in range(0, q.shape[1], _QUERIES):
+        end = min(start + _QUERIES, q.shape[1])
+        yield slice(start, end), slice(0, end if causal else k.shape[1])

@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 
 from lastitem.errors import InputError
 
+#: With fewer labels at a place, what is predicted there was hardly learned.
+FEW_LABELS = 100
 #: A type in a dataclass → its name in JSON Schema, and in words.
 _TYPES = {
     "int": ("integer", "a whole number"),
@@ -27,8 +29,6 @@ _LIMITS = {
     "maximum": (operator.le, "at most"),
     "exclusiveMaximum": (operator.lt, "below"),
 }
-#: With fewer labels at a place, what is predicted there was hardly learned.
-FEW_LABELS = 100
 Kind = TypeVar("Kind")
 
 

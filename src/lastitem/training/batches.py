@@ -24,21 +24,23 @@ def length_groups(length: Ints, count: int) -> list[Ints]:
     Places in ``length``, those of each group, from short to long.
     """
     order = np.argsort(length, kind="stable")
-    ends = np.arange(len(order) + 1)
-    # Of each group [start, end) of the sorted lengths; an empty one has none.
-    padded = (ends - ends[:, None]) * np.append(0.0, length[order])
+    # Equal lengths stay together, so only the distinct ones count.
+    longest, counts = np.unique(length, return_counts=True)
+    ends = np.append(0, counts.cumsum())
+    # Of each group [start, end) of the distinct lengths; an empty one has none.
+    padded = (ends - ends[:, None]) * np.append(0.0, longest)
     padded[ends < ends[:, None]] = np.inf
-    # The fewest of all sequences before an end in one group, in two, …, and where the
+    # The fewest of all lengths before an end in one group, in two, …, and where the
     # last of these groups starts (Bellman's dynamic programming).
     fewest, starts = padded[0], []
     for _ in range(count - 1):
         total = fewest[:, None] + padded
         starts.append(total.argmin(axis=0))
         fewest = total.min(axis=0)
-    cuts = [len(order)]
+    cuts = [len(longest)]
     for start in reversed(starts):
         cuts.insert(0, int(start[cuts[0]]))
-    return [group for group in np.split(order, cuts[:-1]) if len(group)]
+    return [group for group in np.split(order, ends[cuts[:-1]]) if len(group)]
 
 
 def make_batch(

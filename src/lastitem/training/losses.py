@@ -71,7 +71,7 @@ def _may_overflow(hidden: Tensor, item_vectors: Tensor) -> bool:
     where the vectors are short (Cauchy–Schwarz), which is cheap to see on the CPU; a
     GPU would have to be waited for.
     """
-    if hidden.device.type != "cpu":
+    if hidden.device.type != "cpu" or not len(hidden):
         return True
     longest = hidden.norm(dim=1).amax() * item_vectors.norm(dim=1).amax()
     return not bool(longest < _SMALL_SCORE)
