@@ -16,7 +16,7 @@ from lastitem.errors import run
 from lastitem.evaluation.metrics import coverage
 from lastitem.evaluation.ranking import NO_RANK, rank
 from lastitem.evaluation.recommendations import recommendations_table
-from lastitem.files import read_parquet, write_json
+from lastitem.files import read_column, write_json
 from lastitem.models.interface import Recommender
 from lastitem.models.registry import load
 from lastitem.study.runs import Run, write_run_table
@@ -47,7 +47,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Parse arguments, rank, write ranks, recommendations and coverage."""
     arguments = parsed(argv)
     place = device.configure(arguments.device, arguments.threads)
-    model = load(arguments.weights, arguments.description)[0].to(place)
+    model, description = load(arguments.weights, arguments.description)
+    model = model.to(place)
     cases, training = read_held_out(arguments.test), read_training(arguments.train)
     found = rank(
         model,
@@ -71,10 +72,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         "last_but_one_rank": found.last_but_one,
     }
     write_run_table(arguments.ranks, this, columns)
-    user_ids, item_ids = (
-        read_parquet(path)[column].combine_chunks()
-        for path, column in ((arguments.users, "user_id"), (arguments.items, "item_id"))
-    )
+    user_ids = read_column(arguments.users, "user_id")
+    item_ids = read_column(arguments.items, "item_id")
     write_run_table(
         arguments.recommendations,
         this,
@@ -92,6 +91,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         "targets_lost_to_filter": int(lost.sum()),
         "hardly_learned": hardly_learned,
         "cut_short": cut_short,
+        "validation_ndcg": (description.get("best") or {}).get("validation_ndcg"),
+        "reads_last_item_only": model.reads_last_item_only,
         "coverage": {
             str(cutoff): coverage(found.lists, model.items, cutoff) for cutoff in arguments.cutoffs
         },

@@ -42,7 +42,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     descriptions = [read_json(path) for path in arguments.descriptions]
     trained = [description["versions"] for description in descriptions]
     html = page.make(
-        found=list(answers.answers(facts["fig1"], facts["fig2"], settings["headline_cutoff"])),
+        found=list(
+            answers.answers(facts["worths"], settings["models"], settings["headline_cutoff"])
+        ),
         notes=[
             *answers.warnings(facts["table1"], facts["table2"]),
             *answers.training_warnings(descriptions),

@@ -20,8 +20,8 @@ from lastitem.errors import InputError, run
 from lastitem.evaluation.decomposition import SINGLE_ITEMS
 from lastitem.evaluation.probing import NO_ATTENTION, attention_blocks
 from lastitem.evaluation.rescaling import rank_scaled
-from lastitem.evaluation.shuffling import orders_and_repeats
 from lastitem.models.registry import load
+from lastitem.study.interventions import ORDERED, ways
 from lastitem.study.runs import stack, write_run_table
 
 
@@ -56,10 +56,9 @@ def main(argv: Sequence[str] | None = None) -> None:
             f"--scales {' '.join(arguments.scales)}: must hold 1, the model as trained, against"
             " which the others are compared"
         )
-    rankings = [("validation", scale, "ordered", 0) for scale in scales]
-    rankings += [
-        ("test", scale, *way) for scale in scales for way in orders_and_repeats(arguments.repeats)
-    ]
+    rankings = [("validation", scale, ORDERED, 0) for scale in scales]
+    of_test = ways(["partial", "full"], arguments.repeats)
+    rankings += [("test", scale, *way) for scale in scales for way in of_test]
     ranks, mixing = [], []
     for part, scale, order, repeat in tqdm(rankings, desc="rank", unit="ranking", disable=None):
         ranked, ratios = rank_scaled(
@@ -70,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             repeat=repeat,
             shuffle_seed=arguments.shuffle_seed,
             filter_seen=filters_seen(arguments),
-            mixing=(part, order) == ("test", "ordered"),
+            mixing=(part, order) == ("test", ORDERED),
             device=place,
         )
         ranks.append({"part": part} | ranked)

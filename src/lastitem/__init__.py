@@ -5,7 +5,7 @@ The modules follow the data: :mod:`~lastitem.data.interactions`,
 :mod:`~lastitem.data.sequences`, :mod:`~lastitem.models`,
 :mod:`~lastitem.training.loop`,
 :mod:`~lastitem.evaluation.ranking` and the readings of a ranking:
-:mod:`~lastitem.evaluation.metrics`, :mod:`~lastitem.evaluation.shuffling`,
+:mod:`~lastitem.evaluation.metrics`, :mod:`~lastitem.evaluation.interventions`,
 :mod:`~lastitem.evaluation.decomposition`, :mod:`~lastitem.evaluation.rescaling`.
 
 For use from Python ``from lastitem import load, read_held_out, rank, …`` gives the
@@ -25,7 +25,7 @@ _HOMES = {
     "rank": "evaluation.ranking",
     "recommend": "evaluation.ranking",
     "per_user": "evaluation.metrics",
-    "reorder": "evaluation.shuffling",
+    "intervention": "evaluation.interventions",
     "decompose": "evaluation.decomposition",
     "InputError": "errors",
 }

@@ -64,11 +64,13 @@ def run_of(arguments: argparse.Namespace) -> Run:
 
 def add_shuffles(parser: argparse.ArgumentParser) -> None:
     """Add --repeats and --shuffle-seed
-    (:func:`lastitem.evaluation.shuffling.reorder`).
+    (:func:`lastitem.evaluation.interventions.intervention`).
     """
-    parser.add_argument("--repeats", required=True, type=int, help="shuffles of each kind")
     parser.add_argument(
-        "--shuffle-seed", type=int, default=0, help="with user and repeat decides each permutation"
+        "--repeats", required=True, type=int, help="draws of each intervention that draws"
+    )
+    parser.add_argument(
+        "--shuffle-seed", type=int, default=0, help="with user and repeat decides what is drawn"
     )
 
 

@@ -93,6 +93,11 @@ def write_parquet(path: str | os.PathLike[str], table: pa.Table) -> None:
         pyarrow.parquet.write_table(table, stream, write_page_checksum=True)
 
 
+def read_column(path: str | os.PathLike[str], column: str) -> pa.Array:
+    """One column of a Parquet file (:func:`read_parquet`) in one piece."""
+    return read_parquet(path)[column].combine_chunks()
+
+
 def read_parquet(path: str | os.PathLike[str]) -> pa.Table:
     """Read a Parquet file; :class:`InputError` names it if it is missing or damaged.
 

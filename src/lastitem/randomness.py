@@ -11,9 +11,16 @@ from numpy.typing import ArrayLike, NDArray
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 # One number per use, so that two uses with equal seeds draw independent keys.
-STREAM_TIES, STREAM_SHUFFLE, STREAM_TARGET, STREAM_USERS, STREAM_BATCHES, STREAM_DROPOUT = range(
-    1, 7
-)
+(
+    STREAM_TIES,
+    STREAM_SHUFFLE,
+    STREAM_TARGET,
+    STREAM_USERS,
+    STREAM_BATCHES,
+    STREAM_DROPOUT,
+    STREAM_DONORS,
+    STREAM_POOL,
+) = range(1, 9)
 
 
 def hash_keys(*parts: ArrayLike) -> NDArray[np.uint64]:

@@ -1,5 +1,5 @@
 # Needs: trained models and the parts of their splits. Makes, per run: ranks.parquet and
-# evaluation.json (accuracy, last-item ranks), shuffle.parquet, mixing*.parquet and
+# evaluation.json (accuracy, last-item ranks), interventions.parquet, mixing*.parquet and
 # maps.parquet (norm decomposition), rescale*.parquet (residual scaling, recovery). The
 # sweeps (permutations, residual scales) are loops inside one job per trained model.
 
@@ -44,36 +44,42 @@ rule evaluate:
         )
 
 
-rule shuffle:
+rule intervene:
     input:
-        script=script("shuffle.py"),
-        modules=modules("shuffle.py"),
-        model_code=model_code("shuffle.py"),
+        script=script("intervene.py"),
+        modules=modules("intervene.py"),
+        model_code=model_code("intervene.py"),
         weights=f"{RUN}/model.safetensors",
         description=f"{RUN}/model.json",
         test=f"{SPLIT}/test.parquet",
+        user_map=f"{CORE}/users.parquet",
+        item_map=f"{CORE}/items.parquet",
     output:
-        f"{RUN}/shuffle.parquet",
+        f"{RUN}/interventions.parquet",
     log:
-        f"logs/shuffle/{RUN_NAME}.log",
+        f"logs/intervene/{RUN_NAME}.log",
     benchmark:
-        f"logs/shuffle/{RUN_NAME}.tsv"
+        f"logs/intervene/{RUN_NAME}.tsv"
     conda:
         ENVIRONMENT
     threads: config["threads"]
     resources:
         mem_mb=attempts(4000),
-        runtime=60,
+        runtime=120,
         gpu=gpu,
     params:
         device=config["device"],
         filter_seen=filter_seen,
+        interventions=config["interventions"],
         repeats=config["shuffle_repeats"],
         seed=config["shuffle_seed"],
+        cutoff=config["headline_cutoff"],
     shell:
         diagnosis(
-            "--filter-seen {params.filter_seen} --repeats {params.repeats} --shuffle-seed"
-            " {params.seed} --out {output:q}"
+            "--users {input.user_map:q} --items {input.item_map:q} --filter-seen"
+            " {params.filter_seen} --interventions {params.interventions} --repeats"
+            " {params.repeats} --shuffle-seed {params.seed} --cutoff {params.cutoff}"
+            " --out {output:q}"
         )
 
 

@@ -1,5 +1,5 @@
-"""The one path from inputs to ranks; accuracy, shuffles, last-item hit rates, rescaling
-and recovery all read it.
+"""The one path from inputs to ranks; accuracy, interventions, last-item hit rates,
+rescaling and recovery all read it.
 
 The whole catalogue is ranked, never a sample. Each tile of users is encoded once and
 only the read-out positions are projected; the catalogue is not sorted, ranks are
@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from lastitem.arrays import Bools, Codes, Ints, Singles
 from lastitem.data.padding import pad, tiles
@@ -29,9 +30,9 @@ _COLUMNS = 1 << 14
 #: Reads what the blocks did for the read-out of a tile: one trace per block → float [B,
 #: …].
 Inspect = Callable[[Sequence[BlockTrace]], Tensor]
-#: Reorders a batch: (items [B, L], length [B], user [B]) → (items [B, L], unchanged
-#: [B]).
-Reorder = Callable[[Tensor, Tensor, Codes], tuple[Tensor, Bools]]
+#: What a model is given in place of a batch: (items [B, L], length [B], case [B]) →
+#: (items [B, L'], length [B]); a length of 0 where the change has no meaning.
+Change = Callable[[Tensor, Tensor, Ints], tuple[Tensor, Tensor]]
 
 
 @dataclass
@@ -47,7 +48,9 @@ class Ranks:
     last : int32 [n], rank of the last input item, the seen filter off.
     last_but_one : int32 [n], the same for the item before it; 0 where the input has one
         item.
-    unchanged : bool [n], whether reordering left the input as it was.
+    length : int64 [n], items of the input that was read; 0 where the change has no
+        meaning, and the input was read as it is.
+    unchanged : bool [n], whether the change left the input as it was.
     lists : int32 [n, K], items by rank, 0 where fewer than K items can be recommended;
         only if asked for.
     scores : float32 [n, K], their scores.
@@ -57,6 +60,7 @@ class Ranks:
     target: Codes
     last: Codes
     last_but_one: Codes
+    length: Ints
     unchanged: Bools
     lists: Codes | None = None
     scores: Singles | None = None
@@ -71,7 +75,7 @@ def rank(
     filter_seen: bool,
     residual_scale: float = 1.0,
     offsets: tuple[int, ...] = (0,),
-    reorder: Reorder | None = None,
+    change: Change | None = None,
     list_length: int = 0,
     inspect: Inspect | None = None,
     device: str | torch.device = "cpu",
@@ -81,7 +85,7 @@ def rank(
     Equal scores are ordered by item id, so a target is never favoured. What is found
     for a case does not depend on the other cases
     (:func:`lastitem.data.padding.tiles`). ``last`` and ``last_but_one`` always mean
-    the user's own latest items in their true order, also when ``reorder`` shuffles the
+    the user's own latest items in their true order, whatever ``change`` does to the
     input.
 
     Parameters
@@ -90,7 +94,9 @@ def rank(
         sees) from the ranking of the target and from the lists.
     residual_scale : λ of every attention block.
     offsets : how far to move the read-out back; the first must be 0.
-    reorder : permutes each truncated input.
+    change : what the model is given in place of each input, which is the history cut
+        to ``model.input_length``
+        (:func:`lastitem.evaluation.interventions.intervention`).
     list_length : K; 0 makes no lists.
     inspect : reads the traces of the read-out in the same pass, which they leave as it
         is.
@@ -105,7 +111,7 @@ def rank(
     count = len(cases)
     target = np.zeros((count, len(offsets)), dtype=np.int32)
     last, last_but_one = np.zeros((2, count), dtype=np.int32)
-    unchanged = np.ones(count, dtype=bool)
+    read, unchanged = np.zeros(count, dtype=np.int64), np.ones(count, dtype=bool)
     lists = np.zeros((count, list_length), dtype=np.int32) if list_length else None
     list_scores = np.full((count, list_length), np.nan, dtype=np.float32) if list_length else None
     inspected: Singles | None = None
@@ -113,31 +119,56 @@ def rank(
     for index, _, width in tiles(cases, window, "rank"):
         items, length = pad(cases, index, window, width)
         history = cases.end[index] - cases.start[index]
-        own = [cases.items[cases.end[index] - np.minimum(back, history)] for back in (1, 2)]
-        if reorder is not None:
-            items, unchanged[index] = reorder(items, length, cases.user[index])
+        newest, second, wanted = latest_and_target(cases, index).to(device)
+        read[index] = length
+        if change is not None:
+            items, length, read[index], unchanged[index] = changed(change, items, length, index)
         items, length = items.to(device), length.to(device)
-        codes = np.stack([*own, cases.target[index]]).astype(np.int64)
-        newest, second, wanted = torch.from_numpy(codes).to(device)
         with _probed(model, residual_scale, length if inspect else None) as traces:
             scored = _scored(model, items, length, offsets)
         for column, scores in enumerate(scored):
             if column == 0:
-                last[index] = _rank_of(scores, newest).cpu()
-                before = _rank_of(scores, second).cpu().numpy()
+                last[index] = rank_of(scores, newest).cpu()
+                before = rank_of(scores, second).cpu().numpy()
                 last_but_one[index] = np.where(history > 1, before, NO_RANK)
             if filter_seen:
-                _remove_seen(scores, cases, index)
+                remove_seen(scores, cases, index)
             reached = length > offsets[column]
-            target[index, column] = torch.where(reached, _rank_of(scores, wanted), NO_RANK).cpu()
+            target[index, column] = torch.where(reached, rank_of(scores, wanted), NO_RANK).cpu()
             if column == 0 and lists is not None and list_scores is not None:
-                lists[index], list_scores[index] = _best(scores, list_length)
+                lists[index], list_scores[index] = best_items(scores, list_length)
         if inspect is not None:
             values = inspect(traces).float().cpu().numpy()
             if inspected is None:
                 inspected = np.zeros((count, *values.shape[1:]), dtype=np.float32)
             inspected[index] = values
-    return Ranks(target, last, last_but_one, unchanged, lists, list_scores, inspected)
+    return Ranks(target, last, last_but_one, read, unchanged, lists, list_scores, inspected)
+
+
+def latest_and_target(cases: HeldOut, index: Ints) -> Tensor:
+    """int64 [3, B]: the last item of each history, the one before it (the last, if
+    there is none), and the target.
+    """
+    history = cases.end[index] - cases.start[index]
+    own = (cases.items[cases.end[index] - np.minimum(back, history)] for back in (1, 2))
+    return torch.from_numpy(np.stack([*own, cases.target[index]]).astype(np.int64))
+
+
+def changed(
+    change: Change, items: Tensor, length: Tensor, index: Ints
+) -> tuple[Tensor, Tensor, Ints, Bools]:
+    """What a model is given in place of a batch: items and their lengths, with the
+    input as it is where the change has no meaning; what the change says of the lengths;
+    and which inputs are as they were.
+    """
+    new, of_length = change(items, length, index)
+    void = of_length == 0
+    if bool(void.any()):
+        new = functional.pad(new, (0, items.shape[1] - new.shape[1]))
+        new = torch.where(void[:, None], items, new)
+    same_length, width = of_length == length, new.shape[1]
+    unchanged = same_length & (new == items[:, :width]).all(dim=1)
+    return new, torch.where(void, length, of_length), of_length.numpy(), unchanged.numpy()
 
 
 def _probed(
@@ -169,10 +200,16 @@ def _scored(
             f"{type(model).__name__}: earlier positions hold no earlier prediction; offsets must"
             " be (0,)"
         )
-    return map(partial(_checked, shape=(len(items), model.items)), scored)
+    return map(partial(checked_scores, shape=(len(items), model.items)), scored)
 
 
-def _checked(scores: Tensor, shape: tuple[int, int]) -> Tensor:
+def checked_scores(scores: Tensor, shape: tuple[int, int]) -> Tensor:
+    """Scores of the expected shape, as floating-point numbers.
+
+    Raises
+    ------
+    InputError for another shape, or if a score is NaN.
+    """
     if scores.shape != shape:
         raise InputError(f"the model gives scores of shape {tuple(scores.shape)}, not {shape}")
     if bool(torch.isnan(scores.amax())):
@@ -240,7 +277,7 @@ def _are_codes(history: object, items: int) -> bool:
     )
 
 
-def _rank_of(scores: Tensor, item: Tensor) -> Tensor:
+def rank_of(scores: Tensor, item: Tensor) -> Tensor:
     """1 + the number of items that come before ``item``; 0 where its own score is −inf
     (removed).
     """
@@ -267,14 +304,15 @@ def _count(compare: Callable[..., Tensor], scores: Tensor, bound: Tensor) -> Ten
     return torch.stack(counts).long().sum(dim=0)
 
 
-def _remove_seen(scores: Tensor, cases: HeldOut, index: Ints) -> None:
+def remove_seen(scores: Tensor, cases: HeldOut, index: Ints) -> None:
+    """Set the scores of the items of the whole history to −∞, in place."""
     chosen = cases.select(index)
     places = np.stack([np.repeat(np.arange(len(index)), chosen.length), chosen.flattened - 1])
     row, column = torch.from_numpy(places).to(scores.device)
     scores[row, column] = -torch.inf
 
 
-def _best(scores: Tensor, count: int) -> tuple[Codes, Singles]:
+def best_items(scores: Tensor, count: int) -> tuple[Codes, Singles]:
     """The ``count`` best items of each row by (score descending, id ascending), 0 where
     none is left.
     """

@@ -11,11 +11,12 @@ from torch import Tensor
 
 from lastitem.data.sequences import HeldOut
 from lastitem.evaluation.decomposition import check_additivity, mixing_ratios
+from lastitem.evaluation.interventions import intervention
 from lastitem.evaluation.probing import BlockTrace
 from lastitem.evaluation.ranking import rank
 from lastitem.evaluation.recovery import READOUT_OFFSETS
-from lastitem.evaluation.shuffling import reorder
 from lastitem.models.interface import Recommender
+from lastitem.study.interventions import ORDERED
 from lastitem.study.runs import PARTS
 
 
@@ -50,14 +51,14 @@ def rank_scaled(
     ArithmeticError if ratios are asked for and the parts and the left-out terms miss
     the model's own output by more than 1e-4.
     """
-    going_back = model.reads_prefixes and residual_scale == 1.0 and order == "ordered"
+    going_back = model.reads_prefixes and residual_scale == 1.0 and order == ORDERED
     found = rank(
         model,
         cases,
         filter_seen=filter_seen,
         residual_scale=residual_scale,
         offsets=READOUT_OFFSETS if going_back else (0,),
-        reorder=reorder(order, shuffle_seed, repeat),
+        change=intervention(order, cases, model.input_length, seed=shuffle_seed, repeat=repeat),
         inspect=_ratios_at_readout if mixing else None,
         device=device,
     )

@@ -4,14 +4,16 @@ the numbers.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
-from pandas import DataFrame, Series
+from pandas import DataFrame
 
 from lastitem.data.core import UNUSUAL_TIES_PERCENT
-from lastitem.report.claims import SMALL_CHANGE_PERCENT, is_small, percent, why_silent
-from lastitem.study.runs import BEYOND, STUDY_COLUMNS
+from lastitem.report.names import shown_name
+from lastitem.report.verdicts import SPOKEN_OF, Changes, percent, unseen_percent
+from lastitem.report.worths import ACCOUNT, EVERYONE, SHARE, UNCHANGED
+from lastitem.study.runs import STUDY_COLUMNS
 from lastitem.study.settings import FEW_LABELS
 
 #: With fewer users than these, intervals are wide enough to be told of.
@@ -21,85 +23,107 @@ MANY_COLD_PERCENT, MANY_LOST_PERCENT, MANY_UNCHANGED_PERCENT = 5.0, 1.0, 20.0
 MANY_FILTERED_PERCENT = 50.0
 
 
+class Part(NamedTuple):
+    """A part of the account, in percent of the accuracy, with its interval."""
+
+    name: str
+    value: float
+    ci_low: float
+    ci_high: float
+
+
 @dataclass(frozen=True)
 class Answer:
-    """What was found for one model on one log: a verdict in words and the sentence with
-    its numbers.
+    """What was found for one model on one log.
+
+    Attributes
+    ----------
+    model, log : of whom it is said.
+    verdict : what the model uses, in words.
+    sentences : the numbers behind it; what these data could not show; what a yardstick
+        that sees the last item alone has.
+    account : the parts that the accuracy is made of, for a small chart.
     """
 
+    model: str
+    log: str
     verdict: str
-    sentence: str
+    sentences: Sequence[str]
+    account: Sequence[Part]
 
 
-def answers(effects: DataFrame, rates: DataFrame, cutoff: int) -> Iterator[Answer]:
-    """A verdict and a sentence for each dataset, split and model.
+def answers(worths: DataFrame, models: Sequence[str], cutoff: int) -> Iterator[Answer]:
+    """A verdict and its numbers for each dataset, split and model.
 
     Parameters
     ----------
-    effects : fig1.csv, :func:`lastitem.report.summaries.shuffles`.
-    rates : fig2.csv, :func:`lastitem.report.summaries.last_item_hit_rates`.
-    cutoff : K of both.
+    worths : worths.csv, :func:`lastitem.report.tables.worths`.
+    models : names of the models that are asked, yardsticks not among them.
+    cutoff : K of all.
     """
-    for study, group in effects.groupby(STUDY_COLUMNS, sort=False):
+    asked = worths[worths["model"].isin(models)]
+    for study, group in asked.groupby(STUDY_COLUMNS, sort=False):
         dataset, split, model = study
-        change = group[group["measure"] == "change_percent"].set_index("order")
-        partial, full = change.loc["partial"], change.loc["full"]
-        beyond = group[(group["measure"] == BEYOND) & (group["order"] == "full")].iloc[0]
-        own = rates[(rates[STUDY_COLUMNS] == list(study)).all(axis=1)].set_index("measure")
-        kept = group[group["measure"] == "unchanged_percent"].set_index("order")["value"]
-        seeds = int(group["trainings"].iloc[0])
-        last = own.loc["HRLI"]
-        sentence = (
-            f"{model} on {dataset} ({split}): shuffling all but the last item changes NDCG@{cutoff}"
-            f" by {percent(partial)}, shuffling everything by {percent(full)}; the last item itself"
-            f" stands in {share(last)} of the users' top {cutoff}"
+        changes = Changes(worths, study)
+        own = group[group["reading"] == SHARE]
+        parts = group[(group["group"] == EVERYONE) & (group["reading"] == ACCOUNT)]
+        yield Answer(
+            model=shown_name(model),
+            log=f"{dataset} ({split})",
+            verdict=changes.verdict(),
+            sentences=[*_numbers(changes, cutoff), *_of_yardstick(own, shown_name(model))],
+            account=[
+                Part(row["part"], *(float(row[name]) for name in ("value", "ci_low", "ci_high")))
+                for row in parts.to_dict("records")
+                if pd.notna(row["value"])
+            ],
         )
-        if "HRL2I" in own.index and pd.notna(own.loc["HRL2I", "value"]):
-            sentence += f", the one before it in {share(own.loc['HRL2I'])}"
-        if kept["partial"] > MANY_UNCHANGED_PERCENT:
-            sentence += (
-                f"; {kept['partial']:.0f} % of the inputs are too short for the first shuffle to"
-                " change them, or stay as they were"
-            )
-        users = int(group["users"].iloc[0])
-        silent = why_silent(group, "partial") or why_silent(group, "full")
-        said = f"These data do not tell: {silent}." if silent else verdict(partial, full, beyond)
-        yield Answer(said, f"{sentence} (n = {users:,} users, {seeds} seed{'s' * (seeds > 1)}).")
 
 
-def verdict(partial: Series, full: Series, beyond: Series) -> str:
-    """What the two shuffles say, each a change in percent with its interval; ``beyond``
-    is what the full one changes more.
-
-    They keep the set of the items, so they tell what the order is worth, and not
-    whether the earlier items count at all.
-    """
-    unmoved = is_small(partial)
-    if not unmoved and partial["ci_high"] < 0:
-        a_little = " a little" if partial["ci_low"] > -2 * SMALL_CHANGE_PERCENT else ""
-        return f"It uses the order of the items before the last{a_little}."
-    if not unmoved and partial["ci_low"] > 0:
-        return "The order of the items before the last misleads it."
-    if unmoved and is_small(full):
-        return "It does not mind the order of the history."
-    if beyond["ci_high"] < 0:
-        if not unmoved:
-            return (
-                "Which item is last matters; whether the order before does, these data do not tell."
-            )
-        a_little = "" if beyond["ci_high"] < -2 * SMALL_CHANGE_PERCENT else " a little"
-        return (
-            f"Which item is last matters{a_little}, the order of those before it"
-            f" {'hardly does' if partial['ci_high'] < 0 else 'does not'}."
+def _numbers(changes: Changes, cutoff: int) -> Iterator[str]:
+    """The changes that the verdict is made of, and what they could not show."""
+    known = {name: changes.under(name) for name in SPOKEN_OF if name in changes}
+    if not known:
+        return
+    told = [f"{words} {percent(known[name])}" for name, words in _WORDS.items() if name in known]
+    first = next(iter(known.values()))
+    seeds = int(first["trainings"])
+    yield (
+        f"Change of NDCG@{cutoff}: {'; '.join(told)}; n = {int(first['users']):,} users, {seeds}"
+        f" seed{'s' * (seeds > 1)}."
+    )
+    yield (
+        f"A change of less than about {unseen_percent(list(known.values())):.0f} % these users"
+        " cannot tell from none."
+    )
+    kept = changes.at(UNCHANGED, "partial")["value"]
+    if kept > MANY_UNCHANGED_PERCENT:
+        yield (
+            f"{kept:.0f} % of the inputs are too short for a shuffle of the items before the last"
+            " to change them, or stay as they were."
         )
-    if beyond["ci_low"] > 0:
-        return "Which item is last misleads it."
-    return "These data do not tell."
 
 
-def share(row: Series) -> str:
-    """A share with its interval in percent, such as ``86.1 % [85.0, 87.2]``."""
-    return f"{100 * row['value']:.1f} % [{100 * row['ci_low']:.1f}, {100 * row['ci_high']:.1f}]"
+#: What each change is of, in words.
+_WORDS = {
+    "strangers_context": "another user's items before the last",
+    "last_only": "no items before the last",
+    "partial": "their order shuffled",
+    "strangers_last": "another user's last item",
+    "without_last": "without the last item",
+}
+
+
+def _of_yardstick(yardsticks: DataFrame, model: str) -> Iterator[str]:
+    """What the best of the yardsticks that see the last item alone has."""
+    best = yardsticks[yardsticks["best_on_validation"].astype(str) == "True"]
+    for row in best.head(1).to_dict("records"):
+        yield (
+            f"{row['value']:.0f} % [{row['ci_low']:.0f}, {row['ci_high']:.0f}] of {model}'s"
+            " accuracy is had from"
+            f" the last item alone, by {shown_name(row['yardstick'])}. That speaks of the data,"
+            f" not of what {model} does."
+        )
 
 
 def warnings(statistics: DataFrame, accuracy: DataFrame) -> Iterator[str]:

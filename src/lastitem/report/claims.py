@@ -9,11 +9,22 @@ import numpy as np
 import pandas as pd
 from pandas import DataFrame, Series
 
+from lastitem.report.verdicts import (
+    MINIMUM_USERS,
+    SMALL_CHANGE_PERCENT,
+    TOO_SHORT,
+    Changes,
+    is_lower,
+    is_small,
+    percent,
+)
 from lastitem.study.runs import PARTS, STUDY_COLUMNS
 
 #: Claims in the order of the table.
 CLAIMS = {
-    "last item only": "shuffling all but the last item changes NDCG by less than 5 %",
+    "what it uses": "which part of the history the model uses",
+    "last item only": "another user's items before the last change NDCG by less than 5 %",
+    "order before the last": "shuffling all but the last item changes NDCG by less than 5 %",
     "order matters": "shuffling all items lowers NDCG",
     "last-item privilege": (
         "the last item is recommended at least twice as often as the one before it"
@@ -28,15 +39,12 @@ CLAIMS = {
         "every λ below 1 brings back some of the targets that an earlier position had right"
     ),
 }
-SMALL_CHANGE_PERCENT, PRIVILEGE = 5.0, 2.0
-#: With fewer users than these behind it nothing is decided: a bootstrap over so few
-#: holds its own sample for the world.
-MINIMUM_USERS = 10
+PRIVILEGE = 2.0
 _INTERVAL = ["value", "ci_low", "ci_high"]
 
 
 def claims(
-    effects: DataFrame,
+    worths: DataFrame,
     rates: DataFrame,
     mixing: DataFrame,
     curves: DataFrame,
@@ -47,7 +55,7 @@ def claims(
 
     Parameters
     ----------
-    effects : :func:`~lastitem.report.summaries.shuffles`.
+    worths : :func:`~lastitem.report.worths.worths`.
     rates : :func:`~lastitem.report.summaries.last_item_hit_rates`.
     mixing : :func:`~lastitem.report.summaries.mixing_at_readout` of the model as
         trained.
@@ -66,19 +74,20 @@ def claims(
     nothing.
     """
     rows = []
-    for study, group in effects.groupby(STUDY_COLUMNS, sort=False):
-        of_rates, of_mixing, *of_scales = (
-            _of(table, study) for table in (rates, mixing, curves, mixing_by_scale, recoveries)
+    for study, own_rates in rates.groupby(STUDY_COLUMNS, sort=False):
+        of_mixing, *of_scales = (
+            _of(table, study) for table in (mixing, curves, mixing_by_scale, recoveries)
         )
         found = {
-            **dict(_of_shuffles(group)),
-            **dict(_of_rates(of_rates)),
+            **dict(_of_interventions(Changes(worths, study))),
+            **dict(_of_rates(own_rates)),
             **dict(_of_mixing(of_mixing)),
             **dict(_of_scales(*of_scales)),
         }
         for name, meaning in CLAIMS.items():
             finding = found.get(
-                name, Finding("n/a", "has no meaning for this model or these inputs", group.iloc[0])
+                name,
+                Finding("n/a", "has no meaning for this model or these inputs", own_rates.iloc[0]),
             )
             if finding.holds in ("yes", "no") and finding.behind["users"] < MINIMUM_USERS:
                 finding = finding._replace(
@@ -88,46 +97,6 @@ def claims(
             rows.append((*study, name, meaning, finding.holds, finding.evidence, *behind))
     columns = ["claim", "meaning", "holds", "evidence", "users", "trainings"]
     return DataFrame(rows, columns=[*STUDY_COLUMNS, *columns])
-
-
-def is_small(change: Series) -> bool:
-    """Whether the whole interval of a change in percent is within ±
-    :data:`SMALL_CHANGE_PERCENT`.
-    """
-    return bool(
-        change["ci_low"] > -SMALL_CHANGE_PERCENT and change["ci_high"] < SMALL_CHANGE_PERCENT
-    )
-
-
-def percent(change: Series) -> str:
-    """A change in percent with its interval, such as ``+0.8 % [-1.0, +3.0]``; there is
-    none where the accuracy is zero.
-    """
-    if pd.isna(change["value"]):
-        return "n/a (the accuracy is zero)"
-    return f"{change['value']:+.1f} % [{change['ci_low']:+.1f}, {change['ci_high']:+.1f}]"
-
-
-#: Why a shuffle says nothing of a model: inputs that it cannot change.
-TOO_SHORT = "every input is too short to be changed by it"
-
-
-def why_silent(effects: DataFrame, order: str) -> str:
-    """Why the shuffle of a study says nothing, whatever its interval is; empty if it
-    does.
-
-    Parameters
-    ----------
-    effects : the rows of one study of
-        :func:`~lastitem.report.summaries.shuffles`.
-    """
-    of_order = effects[effects["order"] == order].set_index("measure")
-    if of_order.loc["unchanged_percent", "value"] >= 100.0:
-        return TOO_SHORT
-    # Of users with several targets the share is that of the targets, so this is at most
-    # the number of users.
-    hit = of_order.loc["hit_percent", "value"] / 100.0 * of_order.loc["hit_percent", "users"]
-    return "" if hit >= MINIMUM_USERS - 0.5 else f"only {hit:.0f} users have a hit"
 
 
 class Finding(NamedTuple):
@@ -157,29 +126,31 @@ def _interval(row: Series, digits: str) -> str:
     return f"{row['value']:{digits}} [{row['ci_low']:{digits}}, {row['ci_high']:{digits}}]"
 
 
-def _of_shuffles(effects: DataFrame) -> Iterator[tuple[str, Finding]]:
-    change = effects[effects["measure"] == "change_percent"].set_index("order")
-    for name, order in (("last item only", "partial"), ("order matters", "full")):
-        row = change.loc[order]
+def _of_interventions(changes: Changes) -> Iterator[tuple[str, Finding]]:
+    """The verdict, and the claims that a change by an intervention decides."""
+    behind = changes.under("strangers_context")
+    if pd.notna(behind["users"]):
+        yield "what it uses", Finding("", changes.verdict(), behind)
+    for name, intervention in (
+        ("last item only", "strangers_context"),
+        ("order before the last", "partial"),
+        ("order matters", "full"),
+    ):
+        row = changes.under(intervention)
+        if pd.isna(row["users"]):
+            continue
         if not np.isfinite(row[_INTERVAL].to_numpy(dtype=float)).all():
             yield name, Finding("n/a", "no target is hit, so there is no relative change", row)
             continue
-        if silent := why_silent(effects, order):
-            yield (
-                name,
-                Finding(
-                    "n/a" if silent == TOO_SHORT else "undecided", f"{percent(row)}; {silent}", row
-                ),
-            )
-            continue
-        if order == "partial":
-            holds, fails = (
-                is_small(row),
-                row["ci_high"] < -SMALL_CHANGE_PERCENT or row["ci_low"] > SMALL_CHANGE_PERCENT,
-            )
+        if silent := changes.silence(intervention):
+            holds = "n/a" if silent == TOO_SHORT else "undecided"
+            yield name, Finding(holds, f"{percent(row)}; {silent}", row)
+        elif intervention == "full":
+            yield name, _finding(is_lower(row), percent(row), row, row["ci_low"] >= 0)
         else:
-            holds, fails = row["ci_high"] < 0, row["ci_low"] >= 0
-        yield name, _finding(holds, percent(row), row, fails)
+            low, high = row["ci_low"], row["ci_high"]
+            fails = high < -SMALL_CHANGE_PERCENT or low > SMALL_CHANGE_PERCENT
+            yield name, _finding(is_small(row), percent(row), row, fails)
 
 
 def _of_rates(rates: DataFrame) -> Iterator[tuple[str, Finding]]:

@@ -18,6 +18,7 @@ from pandas import DataFrame, Series
 
 from lastitem.errors import InputError
 from lastitem.files import write_aside
+from lastitem.report.names import shown_name
 from lastitem.study.runs import STUDY_COLUMNS
 
 # Okabe & Ito's palette: told apart with any colour vision; line styles and hatches tell
@@ -27,16 +28,6 @@ LINES = ("-", "--", ":", "-.")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 LAMBDA_LINE: dict[str, Any] = {"color": "black", "linestyle": "-", "linewidth": 1}
 ORACLE_LINE: dict[str, Any] = {"color": COLOURS[3], "linestyle": ":", "linewidth": 2.5}
-DISPLAY_NAMES = {
-    "sasrec": "SASRec",
-    "sasrec-pre": "SASRec (pre)",
-    "gru4rec": "GRU4Rec",
-    "bert4rec": "BERT4Rec",
-    "bsarec": "BSARec",
-    "duorec": "DuoRec",
-    "last-item": "Last item alone",
-    "popularity": "Popularity",
-}
 PNG_DPI = 200
 STYLE = {
     "font.size": 9,
@@ -107,11 +98,6 @@ def draw_whisker(axis: Axes, x: float, bar: Series) -> None:
 def reach_of(row: Series) -> list[list[float]]:
     """How far an interval reaches below and above its value."""
     return [[row["value"] - row["ci_low"]], [row["ci_high"] - row["value"]]]
-
-
-def as_percent(change: float) -> str:
-    """A change as it stands on a bar."""
-    return "n/a" if pd.isna(change) else f"{change:+.1f} %"
 
 
 def spread_note(table: DataFrame, band: bool = False) -> str:
@@ -196,11 +182,6 @@ def seeds_note(rows: DataFrame) -> str:
     """How many seeds stand behind a panel."""
     seeds = int(rows["trainings"].iloc[0])
     return f", {seeds} seed{'s' * (seeds > 1)}"
-
-
-def shown_name(model: str) -> str:
-    """A model's name as its readers know it."""
-    return DISPLAY_NAMES.get(model, model)
 
 
 def empty_figure(reason: str) -> Figure:

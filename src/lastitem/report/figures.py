@@ -16,7 +16,6 @@ from lastitem.report.drawing import (
     ORACLE_LINE,
     add_legend,
     add_title,
-    as_percent,
     distinct_rows,
     draw_band,
     draw_bar,
@@ -26,11 +25,15 @@ from lastitem.report.drawing import (
     panel_grid,
     reach_of,
     seeds_note,
-    shown_name,
     size_note,
     spread_note,
     style_of,
 )
+from lastitem.report.names import shown_name
+
+# Figures, too, in a module of their own.
+from lastitem.report.worth_figures import interventions as interventions
+from lastitem.report.worth_figures import worths as worths
 from lastitem.study.runs import (
     ON_VALIDATION,
     ORACLE,
@@ -65,37 +68,6 @@ def learning_curve(curve: DataFrame, this: Run, cutoff: int) -> Figure:
         kept = f"kept: epoch {best} of {curve['epoch'].iloc[-1]}"
     axis.set_title(
         f"{shown_name(this.model)}, {this.dataset}, {this.split}, seed {this.seed} ({kept})"
-    )
-    return figure
-
-
-def shuffles(effects: DataFrame, cutoff: int) -> Figure:
-    """Shuffle bars, rows models, columns datasets: NDCG of ordered, partially and fully
-    shuffled inputs.
-    """
-    values = effects[effects["measure"] == "value"]
-    changes = effects[effects["measure"] == "change_percent"].set_index([*STUDY_COLUMNS, "order"])
-    figure, panels = panel_grid(values, width=2.4, height=1.8)
-    looks = {"ordered": ("white", ""), "partial": ("#9ecae1", "//"), "full": ("#3182bd", "xxxx")}
-    names = ["ordered", "all but\nlast shuffled", "all\nshuffled"]
-    for panel in panels:
-        axis, bars = panel.axis, panel.rows.set_index("order")
-        top = float(bars["ci_high"].max())
-        for place, (order, (colour, hatch)) in enumerate(looks.items()):
-            bar = bars.loc[order]
-            draw_bar(axis, place, bar["value"], 0.7, colour, hatch)
-            draw_whisker(axis, place, bar)
-            if order != "ordered":
-                change = changes.loc[(*panel.study, order), "value"]
-                text, above = as_percent(change), bar["ci_high"] + 0.02 * top
-                axis.text(place, above, text, ha="center", va="bottom", fontsize=8)
-        axis.set_xticks(range(3), names, fontsize=7.5)
-        axis.set_ylim(0, 1.18 * top or 1)
-        panel.label(f"NDCG@{cutoff}", bars)
-    add_title(
-        figure,
-        f"What shuffling the history does to accuracy\n{spread_note(values)} Percent: change"
-        " against ordered.",
     )
     return figure
 

@@ -27,7 +27,8 @@ from lastitem.arrays import Floats
 from lastitem.evaluation.metrics import per_user
 from lastitem.evaluation.recovery import hits
 from lastitem.report.uncertainty import bootstrap_ratio, sign_flip_test
-from lastitem.study.runs import BEYOND, RUN_COLUMNS, STUDY_COLUMNS
+from lastitem.study.interventions import ORDERED
+from lastitem.study.runs import RUN_COLUMNS, STUDY_COLUMNS
 
 INTERVAL = ["value", "ci_low", "ci_high"]
 POOLED, COUNTS = [*INTERVAL, "sd_seeds"], ["trainings", "users", "cases"]
@@ -150,31 +151,25 @@ def finite(ratio: Floats) -> Floats:
     return np.where(np.isfinite(ratio), ratio, np.nan)
 
 
-def against_ordered(shuffled: DataFrame, metric: str, cutoff: int) -> DataFrame:
-    """A row per case and order: ``metric_value`` and ``unchanged``, means over repeats;
-    beside it the value of other orders.
+def against_ordered(effects: DataFrame, metric: str, cutoff: int) -> DataFrame:
+    """A row per case and intervention: ``metric_value``, its mean over repeats; beside
+    it ``metric_value_ordered``. For interventions that bring in no items of others.
     """
-    shuffled = shuffled.assign(
-        metric_value=per_user(metric, shuffled["target_rank"].to_numpy(), cutoff)
-    )
-    shuffled = mean_over_repeats(shuffled, ["order"], ["metric_value", "unchanged"])
-    for order in ("ordered", "partial"):
-        other = shuffled.loc[shuffled["order"] == order, [*RUN_COLUMNS, "case", "metric_value"]]
-        other = other.rename(columns={"metric_value": f"metric_value_{order}"})
-        shuffled = shuffled.merge(
-            other, on=[*RUN_COLUMNS, "case"], how="left", validate="many_to_one"
-        )
-    return shuffled
+    effects = effects.assign(metric_value=per_user(metric, effects["target_rank"], cutoff))
+    effects = mean_over_repeats(effects, ["intervention"], ["metric_value"])
+    by_case = [*RUN_COLUMNS, "case"]
+    ordered = effects.loc[effects["intervention"] == ORDERED, [*by_case, "metric_value"]]
+    ordered = ordered.rename(columns={"metric_value": "metric_value_ordered"})
+    return effects.merge(ordered, on=by_case, validate="many_to_one")
 
 
 def in_percent(summary: DataFrame) -> DataFrame:
-    """Rows whose measure is in percent, times 100; a change against the ordered input,
+    """Rows whose measure is a change in percent against the ordered input: times 100,
     less the 100 that stand for no change.
     """
-    summary, of_percent = summary.copy(), summary["measure"].str.endswith(("percent", "%"))
+    summary, of_percent = summary.copy(), summary["measure"].str.endswith("%")
     summary.loc[of_percent, POOLED] *= 100.0
-    of_change = of_percent & ~summary["measure"].isin(["unchanged_percent", "hit_percent", BEYOND])
-    summary.loc[of_change, INTERVAL] -= 100.0
+    summary.loc[of_percent, INTERVAL] -= 100.0
     return summary
 
 

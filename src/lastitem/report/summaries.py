@@ -4,7 +4,7 @@ row a fact. Unless it says otherwise, a summary is a pooled table
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,9 +19,6 @@ from lastitem.report.claims import claims as claims
 from lastitem.report.pooling import (
     POOLED,
     Bootstrap,
-    against_ordered,
-    count_everyone,
-    in_percent,
     last_items,
     mean_over_repeats,
     measured,
@@ -29,9 +26,12 @@ from lastitem.report.pooling import (
 )
 from lastitem.report.tie_order import tie_order as tie_order
 from lastitem.report.uncertainty import holm
+from lastitem.report.worths import worths as worths
+from lastitem.report.worths import yardsticks as yardsticks
+from lastitem.study.interventions import ORDERED, TESTED
 from lastitem.study.runs import (
     ALL_SEEDS,
-    BEYOND,
+    INTERVENTION,
     ON_VALIDATION,
     ORACLE,
     RUN_COLUMNS,
@@ -134,39 +134,6 @@ def accuracy_of_ranks(ranks: DataFrame, cutoffs: Sequence[int], bootstrap: Boots
     return summarize(pd.concat(parts), ["metric", "cutoff"], bootstrap)
 
 
-def shuffles(
-    shuffled: DataFrame, cutoff: int, bootstrap: Bootstrap, metric: str = "ndcg"
-) -> DataFrame:
-    """The metric under each order, its relative change against the ordered input, and
-    the share of unchanged inputs.
-
-    Conditions: ``order`` and ``measure`` (``value``; ``change_percent``, paired over
-    users; ``unchanged_percent``, the share of inputs that are as they were;
-    ``hit_percent``, the share of cases that are hit as they were or shuffled, of which
-    a change can come; and for the order ``full`` ``beyond_partial_percent``, what it
-    changes more than ``partial`` does: what comes of which item is last).
-    """
-    paired = against_ordered(shuffled, metric, cutoff)
-    ones, value, ordered = np.ones(len(paired)), "metric_value", "metric_value_ordered"
-    full = paired[paired["order"] == "full"]
-    hit = (paired[[value, ordered]] > 0).any(axis=1)
-    beyond = full[value] - full["metric_value_partial"]
-    parts = [
-        measured(table, numerator, denominator, ["order"], measure=measure)
-        for measure, table, numerator, denominator in (
-            ("value", paired, paired[value], ones),
-            ("change_percent", paired, paired[value], paired[ordered]),
-            ("unchanged_percent", paired, paired["unchanged"], ones),
-            ("hit_percent", paired, hit, ones),
-            (BEYOND, full, beyond, full[ordered]),
-        )
-    ]
-    # Relative changes keep the users whose ordered value is zero: they may gain from
-    # the shuffle.
-    summary = in_percent(summarize(pd.concat(parts), ["order", "measure"], bootstrap))
-    return count_everyone(summary, summary["measure"].str.endswith("percent"), "value", ["order"])
-
-
 def last_item_hit_rates(
     ranks: DataFrame, cutoff: int, bootstrap: Bootstrap, conditions: Sequence[str] = ()
 ) -> DataFrame:
@@ -252,8 +219,8 @@ def residual_sweep(ranks: DataFrame, cutoff: int, bootstrap: Bootstrap) -> DataF
     test = ranks[ranks["part"] == "test"]
     parts = []
     for measure, metric, order in (
-        ("NDCG", "ndcg", "ordered"),
-        ("HR", "hr", "ordered"),
+        ("NDCG", "ndcg", ORDERED),
+        ("HR", "hr", ORDERED),
         ("NDCG partial", "ndcg", "partial"),
         ("NDCG full", "ndcg", "full"),
     ):
@@ -263,7 +230,7 @@ def residual_sweep(ranks: DataFrame, cutoff: int, bootstrap: Bootstrap) -> DataF
         value, ones = rows["metric_value"], np.ones(len(rows))
         parts.append(measured(rows, value, ones, scale, measure=measure))
     accuracies = summarize(pd.concat(parts), [*scale, "measure"], bootstrap)
-    rates = last_item_hit_rates(test[test["order"] == "ordered"], cutoff, bootstrap, scale)
+    rates = last_item_hit_rates(test[test["order"] == ORDERED], cutoff, bootstrap, scale)
     return pd.concat([accuracies, rates], ignore_index=True)
 
 
@@ -286,7 +253,7 @@ def _recovery_cases(ranks: DataFrame, cutoff: int) -> DataFrame:
     """What :func:`recovery_sweep` pools: a row per run, λ, measure and case of the test
     part.
     """
-    test = ranks[(ranks["part"] == "test") & (ranks["order"] == "ordered")]
+    test = ranks[(ranks["part"] == "test") & (ranks["order"] == ORDERED)]
     by_case, scale = [*RUN_COLUMNS, "case"], ["residual_scale"]
     known = (test["residual_scale"] == 1.0) & (test[_BACK] >= 0).all(axis=1)
     at_one = test.loc[known, [*by_case, "target_rank", *_BACK]]
@@ -315,7 +282,7 @@ def recovery_curves(ranks: DataFrame, cutoff: int) -> DataFrame:
     no earlier prediction; the recovery of nobody is empty, too.
     """
     rows, runs = [], [*RUN_COLUMNS, "part"]
-    ordered = ranks[ranks["order"] == "ordered"] if len(ranks) else ranks.reindex(columns=runs)
+    ordered = ranks[ranks["order"] == ORDERED] if len(ranks) else ranks.reindex(columns=runs)
     for run, group in ordered.groupby(runs, sort=False):
         at_one = group[group["residual_scale"] == 1.0].sort_values("case")
         goes_back = bool((at_one[_BACK] >= 0).all(axis=None))
@@ -432,34 +399,33 @@ def at_the_choice(
 
 def comparisons(
     ranks: DataFrame,
-    shuffled: DataFrame,
+    effects: DataFrame,
     scaled: DataFrame,
     cutoff: int,
     bootstrap: Bootstrap,
     permutations: int,
 ) -> DataFrame:
-    """Every difference the study speaks of, paired over users: shuffled against
-    ordered, λ against 1, model against model.
+    """Every difference the study speaks of, paired over users: an intervention against
+    the ordered input, λ against 1, model against model.
 
     Parameters
     ----------
-    ranks, shuffled, scaled : rows of ranks.parquet, shuffle.parquet and rescale.parquet
-        of all runs.
+    ranks, effects, scaled : rows of ranks.parquet, interventions.parquet and
+        rescale.parquet of all runs.
 
     Returns
     -------
-    Conditions ``contrast`` (``shuffle``, ``residual scale``, ``model``), ``condition``,
-    ``reference``, ``measure`` (``NDCG``, ``HRLI``); the value is condition − reference,
-    ``p`` of a sign-flip test over users, ``p_holm`` corrected for all rows. Two models
-    are compared on the seeds that both have.
+    Conditions ``contrast`` (``intervention``, ``residual scale``, ``model``),
+    ``condition``, ``reference``, ``measure`` (``NDCG``, ``HRLI``); the value is
+    condition − reference, both on the common candidates for an intervention; ``p`` of a
+    sign-flip test over users, ``p_holm`` corrected for the interventions among
+    themselves, and for all others. Two models are compared on the seeds that both
+    have.
     """
     conditions, measures = ["contrast", "condition", "reference", "measure"], ["NDCG", "HRLI"]
-    shuffled = shuffled.assign(NDCG=per_user("ndcg", shuffled["target_rank"].to_numpy(), cutoff))
-    shuffled = mean_over_repeats(shuffled, ["order"], ["NDCG"])
-    pairs: list[tuple[object, object]] = [("partial", "ordered"), ("full", "ordered")]
-    parts = _differences(shuffled, "order", pairs, ["NDCG"], "shuffle")
+    parts = list(_of_interventions(effects, cutoff))
     if len(scaled):
-        scaled = scaled[(scaled["part"] == "test") & (scaled["order"] == "ordered")]
+        scaled = scaled[(scaled["part"] == "test") & (scaled["order"] == ORDERED)]
         pairs = [(scale, 1.0) for scale in sorted(set(scaled["residual_scale"]) - {1.0})]
         scaled = _with_measures(scaled, cutoff)
         parts += _differences(scaled, "residual_scale", pairs, measures, "residual scale")
@@ -471,7 +437,26 @@ def comparisons(
     parts = [part for part in parts if len(part)]
     frame = pd.concat(parts) if parts else DataFrame(columns=[*RUN_COLUMNS, *conditions])
     found = summarize(frame, conditions, bootstrap, permutations)
-    return found.assign(p_holm=holm(found["p"].to_numpy(dtype=np.float64)))
+    corrected = np.full(len(found), np.nan)
+    of_interventions = (found["contrast"] == INTERVENTION).to_numpy()
+    for family in (of_interventions, ~of_interventions):
+        corrected[family] = holm(found["p"].to_numpy(dtype=np.float64)[family])
+    return found.assign(p_holm=corrected)
+
+
+def _of_interventions(effects: DataFrame, cutoff: int) -> Iterator[DataFrame]:
+    """NDCG under each tested intervention less that of the ordered input on the same
+    candidates.
+    """
+    for name in TESTED:
+        own = effects[effects["intervention"] == name]
+        gain, whole = (
+            per_user("ndcg", own[rank].to_numpy(), cutoff)
+            for rank in ("common_target_rank", "common_ordered_rank")
+        )
+        own = mean_over_repeats(own.assign(gain=gain - whole), ["intervention"], ["gain"])
+        names = {"condition": name, "reference": ORDERED, "measure": "NDCG"}
+        yield measured(own, own["gain"], np.ones(len(own)), contrast=INTERVENTION, **names)
 
 
 def _with_measures(ranks: DataFrame, cutoff: int) -> DataFrame:

@@ -7,10 +7,26 @@ import numpy as np
 import pandas as pd
 from pandas import DataFrame, Series
 
+from lastitem.report.names import shown_intervention, shown_name
+from lastitem.report.pooling import POOLED
 from lastitem.report.table import NOT_APPLICABLE, Table, laid_out
+from lastitem.report.worths import (
+    ACCOUNT,
+    ACCURACY,
+    BEYOND,
+    CHANGE,
+    CHANGE_OF_ACCURACY,
+    EVERYONE,
+    HIT,
+    LARGER,
+    OVERLAP,
+    SHARE,
+    UNCHANGED,
+)
 from lastitem.study.runs import (
     ALL_SEEDS,
     HEAD_SHARE,
+    INTERVENTION,
     PARTS,
     RUN_COLUMNS,
     STUDY_COLUMNS,
@@ -176,7 +192,7 @@ def mixing(summary: Rows, readout: Rows) -> Table:
         " head: share of each head in what comes from other positions. Mean over seeds, ± standard"
         " deviation where there are several; in brackets, at the latest position, the bootstrap"
         " interval over users. Inputs with one item are left out"
-        f" ({_counts(measured['single_item_inputs'])})."
+        f" ({_counts(measured['single_item_inputs'])} inputs)."
     )
     return Table(facts, laid_out(rows), caption)
 
@@ -322,18 +338,101 @@ def comparisons(summary: Rows, cutoff: int, permutations: int) -> Table:
         | {"Contrast": row["contrast"], "Difference": f"{NOT_APPLICABLE}: {row['note']}"}
         for row in missing.to_dict("records")
     ]
+    count = int((tested["contrast"] == INTERVENTION).sum())
+    most = max(count, len(tested) - count)
     caption = (
-        "Comparisons. Differences on the test part, paired over users: shuffled against ordered"
-        " histories (mean over the shuffles), residual scale λ against 1, model against model on"
-        " the seeds both have. Mean over users and seeds, ± standard deviation over seeds where"
-        " there are several; bootstrap interval over users; p of a sign-flip test over users, and"
-        f" corrected for all {len(tested)} rows (Holm). Where the test is not exact it draws"
-        f" {permutations:,} sets of signs, and the smallest p that they can give is"
-        f" {min(1.0, len(tested) / (permutations + 1)):.2g} after the correction. The tests are"
+        "Comparisons. Differences on the test part, paired over users: an intervention against the"
+        " ordered history on the same candidates (mean over the draws), residual scale λ against 1,"
+        " model against model on the seeds both have. Mean over users and seeds, ± standard"
+        " deviation over seeds where there are several; bootstrap interval over users; p of a"
+        " sign-flip test over users, and"
+        f" corrected (Holm) for all {count:,} rows with interventions, and for all"
+        f" {len(tested) - count:,} others. Where the test is not exact it draws {permutations:,}"
+        " sets of signs, and the smallest p that they can give is"
+        f" {min(1.0, most / (permutations + 1)):.2g}"
+        " after the correction. The tests are"
         " about users: whether another training would differ the same way is what the seeds tell."
     )
     facts = pd.concat([tested, missing], ignore_index=True) if len(missing) else tested
     return Table(facts, laid_out(rows), caption)
+
+
+def worths(summary: Rows, yardsticks: Rows, cutoff: int) -> Table:
+    """What is worth what: a row per log, model, group of cases and statement.
+
+    Parameters
+    ----------
+    summary : :func:`lastitem.report.worths.worths`.
+    yardsticks : :func:`lastitem.report.worths.yardsticks`.
+    """
+    of_yardsticks = yardsticks.rows.assign(
+        group=EVERYONE,
+        reading=SHARE,
+        part=yardsticks.rows["yardstick"],
+        **{name: 100.0 * yardsticks.rows[name] for name in POOLED},
+    )
+    facts = pd.concat(
+        [summary.rows, *([of_yardsticks] if len(of_yardsticks) else [])], ignore_index=True
+    )
+    facts["cut_percent"] = _cut(facts)
+    shown = facts[[_is_shown(row) for row in facts.itertuples()]]
+    models = list(dict.fromkeys(shown["model"]))
+    rows = []
+    keys = ["dataset", "split", "group", "reading", "part"]
+    for key, own in shown.groupby(keys, sort=False):
+        first = own.iloc[0]
+        head = ("Dataset", "Split", "Cases", "Reading")
+        row = dict(zip(head, key[:4], strict=True)) | {"Of": _shown_part(first)}
+        row["Inputs changed"] = _cell("{:.0f} %", first["cut_percent"])
+        for fact in own.to_dict("records"):
+            plain = fact["reading"] in (ACCURACY, OVERLAP)
+            row[shown_name(fact["model"])] = _with_interval(fact, form=".3f" if plain else "+.1f")
+        rows.append(row | {"n": _counts(own["users"])})
+    order = ["Dataset", "Split", "Cases", "Reading", "Of", "Inputs changed"]
+    layout = laid_out(rows).reindex(columns=[*order, *map(shown_name, models), "n"])
+    caption = (
+        f"What is worth what, of NDCG@{cutoff} on the test part. Change: under an intervention"
+        " against the ordered input on the same candidates, which leave out the seen items (where"
+        " these are filtered) and what the intervention brought in; beside it on the candidates of"
+        " the accuracy. Account: order of the earlier items, which items came before, the last"
+        " item, and what needs no history add up to 100 %; a part may be negative. The other"
+        " direction replaces the last item first; the interaction is what both share. Replacing is"
+        " not removing: wrong items cost more than none. Overlap: share of the top"
+        f" {cutoff} that is that of the ordered list; its floor is that of the stranger. Share of"
+        " its accuracy: what a yardstick has of the model's. Mean over draws and seeds, ± standard"
+        " deviation over seeds where there are several; in brackets the bootstrap interval over"
+        " users. In percent, but for accuracy and overlap. Inputs changed: share that the"
+        " intervention changes, for the first model."
+    )
+    return Table(facts, layout, caption)
+
+
+def _is_shown(row: Any) -> bool:
+    """Whether readers are shown a statement: of single groups the account and what it
+    costs to replace a part.
+    """
+    if row.group != EVERYONE:
+        return row.reading == ACCOUNT or (row.reading, row.part) in _OF_GROUPS
+    return row.reading not in (UNCHANGED, HIT, BEYOND, LARGER)
+
+
+_OF_GROUPS = ((CHANGE, "strangers_context"), (CHANGE, "last_only"), (CHANGE, "strangers_last"))
+
+
+def _cut(facts: DataFrame) -> Series:
+    """Beside a change, the share of inputs in percent that the intervention changes."""
+    keys = [*STUDY_COLUMNS, "group", "part"]
+    unchanged = facts[facts["reading"] == UNCHANGED].set_index(keys)["value"]
+    found = unchanged.reindex(pd.MultiIndex.from_frame(facts[keys])).to_numpy(dtype=float)
+    of_change = facts["reading"].isin([CHANGE, CHANGE_OF_ACCURACY])
+    return Series(np.where(of_change, 100.0 - found, np.nan), index=facts.index)
+
+
+def _shown_part(row: Mapping[str, Any]) -> str:
+    of_interventions = (ACCURACY, CHANGE, CHANGE_OF_ACCURACY, OVERLAP)
+    if row["reading"] in of_interventions:
+        return shown_intervention(row["part"])
+    return shown_name(row["part"])
 
 
 def claims(summary: Rows, published: DataFrame, cutoff: int) -> Table:
@@ -342,7 +441,7 @@ def claims(summary: Rows, published: DataFrame, cutoff: int) -> Table:
     """
     found = summary.rows
     forms = {
-        "last item only": "{partial_change_percent:+.1f} %",
+        "order before the last": "{partial_change_percent:+.1f} %",
         "order matters": "{full_change_percent:+.1f} %",
         "last-item privilege": "{hrli10:.3f} against {hrl2i10:.3f}",
     }
@@ -392,6 +491,8 @@ def _named(row: Mapping[str, Any] | Sequence[Any]) -> dict[str, str]:
 
 
 def _side(row: Mapping[str, Any], side: str) -> str:
+    if row["contrast"] == INTERVENTION:
+        return shown_intervention(row[side])
     return f"λ {float(row[side]):g}" if row["contrast"] == "residual scale" else row[side]
 
 
@@ -425,4 +526,4 @@ def _seen(facts: DataFrame) -> str:
 
 def _counts(column: Iterable[float]) -> str:
     known = sorted({int(count) for count in column if pd.notna(count)})
-    return f"{', '.join(f'{count:,}' for count in known)} inputs" if known else "none"
+    return ", ".join(f"{count:,}" for count in known) or "no"

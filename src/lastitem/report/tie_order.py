@@ -21,6 +21,7 @@ from lastitem.report.pooling import (
     sums,
 )
 from lastitem.report.uncertainty import bootstrap_difference, holm, swap_test
+from lastitem.study.interventions import ORDERED
 from lastitem.study.runs import (
     RUN_COLUMNS,
     STUDY_COLUMNS,
@@ -32,7 +33,7 @@ from lastitem.study.runs import (
 
 def tie_order(
     ranks: DataFrame,
-    shuffled: DataFrame,
+    effects: DataFrame,
     user_ids: Mapping[str, Sequence[str]],
     cutoff: int,
     bootstrap: Bootstrap,
@@ -43,7 +44,7 @@ def tie_order(
 
     Parameters
     ----------
-    ranks, shuffled : rows of ranks.parquet and shuffle.parquet of the runs of the
+    ranks, effects : rows of ranks.parquet and interventions.parquet of the runs of the
         tie-order study; their datasets are named ``{dataset}.ties-item`` or
         ``{dataset}.ties-random-{draw}``.
     user_ids : dataset (so named) → original id of each user code: users are paired by
@@ -59,17 +60,18 @@ def tie_order(
     corrected for all differences; both are empty in other rows.
     """
     by_case = [*RUN_COLUMNS, "case"]
-    shuffled = against_ordered(shuffled, "ndcg", cutoff).merge(
+    shuffles = effects[effects["intervention"].isin([ORDERED, "partial", "full"])]
+    shuffled = against_ordered(shuffles, "ndcg", cutoff).merge(
         ranks[[*by_case, "tied"]], on=by_case, validate="many_to_one"
     )
     parts = []
     for measure, order in (
-        ("NDCG", "ordered"),
+        ("NDCG", ORDERED),
         ("partial shuffle, %", "partial"),
         ("full shuffle, %", "full"),
     ):
-        rows = shuffled[shuffled["order"] == order]
-        against = np.ones(len(rows)) if order == "ordered" else rows["metric_value_ordered"]
+        rows = shuffled[shuffled["intervention"] == order]
+        against = np.ones(len(rows)) if order == ORDERED else rows["metric_value_ordered"]
         parts.append(measured(rows, rows["metric_value"], against, ["tied"], measure=measure))
     frame = pd.concat([*parts, *last_items(ranks, cutoff, ["tied"])])
     ids = frame.groupby("dataset", sort=False)["user"].transform(

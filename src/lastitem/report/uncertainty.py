@@ -38,7 +38,7 @@ def bootstrap_ratio(
     -------
     low, high : float64 [columns]; NaN where every resample has an empty denominator.
     """
-    return _percentiles(_resampled_ratios(numerator, denominator, resamples, seed), level)
+    return percentiles(resampled_ratios(numerator, denominator, resamples, seed), level)
 
 
 def bootstrap_difference(
@@ -63,13 +63,13 @@ def bootstrap_difference(
     low, high : float64 [columns]; NaN where every resample has an empty denominator.
     """
     users, columns, _ = numerator.shape
-    ratios = _resampled_ratios(
+    ratios = resampled_ratios(
         numerator.reshape(users, -1), denominator.reshape(users, -1), resamples, seed
     ).reshape(-1, columns, 2)
-    return _percentiles(ratios[:, :, 0] - ratios[:, :, 1], level)
+    return percentiles(ratios[:, :, 0] - ratios[:, :, 1], level)
 
 
-def _resampled_ratios(numerator: Floats, denominator: Floats, resamples: int, seed: int) -> Floats:
+def resampled_ratios(numerator: Floats, denominator: Floats, resamples: int, seed: int) -> Floats:
     """[resamples, columns]: Σ numerator / Σ denominator over users drawn with
     replacement; NaN or ±∞ where the denominator is empty.
     """
@@ -85,7 +85,10 @@ def _resampled_ratios(numerator: Floats, denominator: Floats, resamples: int, se
     return np.concatenate(ratios)
 
 
-def _percentiles(ratios: Floats, level: float) -> tuple[Floats, Floats]:
+def percentiles(ratios: Floats, level: float) -> tuple[Floats, Floats]:
+    """The interval that holds the middle ``level`` of the finite values of each column;
+    NaN where there are none.
+    """
     tail = (1.0 - level) / 2.0
     ratios[~np.isfinite(ratios)] = np.nan
     usable = ~np.isnan(ratios).all(axis=0)

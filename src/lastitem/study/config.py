@@ -28,6 +28,7 @@ from lastitem.data.download.local_files import (
 from lastitem.errors import InputError
 from lastitem.models.settings import ARCHITECTURES
 from lastitem.study.dependencies import files_of
+from lastitem.study.interventions import known as intervention
 from lastitem.study.settings import TrainingSettings, checked, instead, schema_of
 
 #: The keys that name a run, and the key of the config that lists the values of each.
@@ -286,6 +287,11 @@ def _check_names(config: Mapping[str, Any]) -> Iterable[str]:
                     f"registry.{variant}: the tie-order study of {name!r} makes a dataset of this"
                     " name; rename yours"
                 )
+    for name in config["interventions"]:
+        try:
+            intervention(name)
+        except InputError as error:
+            yield str(error)
     for place, entry in enumerate(config["exclude"]):
         for key, wanted in entry.items():
             known = [value for source in _OF_RUN[key] for value in config[source]]

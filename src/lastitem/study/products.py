@@ -56,7 +56,8 @@ _TESTED = (*_DRAWN, "permutations")
 SUMMARIES = {
     "statistics": Summary(("statistics.json",), of="datasets"),
     "accuracy": Summary(("ranks.parquet", "evaluation.json"), ("cutoffs", "bootstrap"), "all"),
-    "shuffles": Summary(("shuffle.parquet",), _DRAWN),
+    "worths": Summary(("interventions.parquet",), _DRAWN, "all"),
+    "yardsticks": Summary(("ranks.parquet", "evaluation.json"), (*_DRAWN, "baselines"), "all"),
     "last_item_hit_rates": Summary(("ranks.parquet",), _DRAWN),
     "attention_maps": Summary(("maps.parquet",)),
     "mixing_ratios": Summary(("mixing.parquet",)),
@@ -67,13 +68,13 @@ SUMMARIES = {
     "recovery_curves": Summary(("rescale.parquet",), ("cutoff",)),
     "chosen_scales": Summary(("recovery_curves",), ("tolerances",)),
     "at_the_choice": Summary(("rescale.parquet", "chosen_scales"), _DRAWN),
-    "comparisons": Summary(("ranks.parquet", "shuffle.parquet", "rescale.parquet"), _TESTED),
+    "comparisons": Summary(("ranks.parquet", "interventions.parquet", "rescale.parquet"), _TESTED),
     "tie_order": Summary(
-        ("ranks.parquet", "shuffle.parquet", "users.parquet"), _TESTED, "tie_order"
+        ("ranks.parquet", "interventions.parquet", "users.parquet"), _TESTED, "tie_order"
     ),
     "claims": Summary(
         (
-            "shuffles",
+            "worths",
             "last_item_hit_rates",
             "mixing_at_readout",
             "residual_sweep",
@@ -96,6 +97,7 @@ TABLES = {
         ("tolerance", "cutoff"),
     ),
     "table5": Shown("Tie order", "tie_order", ("tie_order",), ("cutoff",)),
+    "worths": Shown("What is worth what", "worths", ("worths", "yardsticks"), ("cutoff",)),
     "comparisons": Shown(
         "Paired differences", "comparisons", ("comparisons",), ("cutoff", "permutations")
     ),
@@ -103,7 +105,9 @@ TABLES = {
 }
 
 FIGURES = {
-    "fig1": Shown("Shuffled histories", "shuffles", ("shuffles",), ("cutoff",)),
+    "fig1": Shown(
+        "Accuracy under interventions", "interventions", ("worths",), ("cutoff", "baselines")
+    ),
     "fig2": Shown(
         "Last-item hit rates", "last_item_hit_rates", ("last_item_hit_rates",), ("cutoff",)
     ),
@@ -122,6 +126,7 @@ FIGURES = {
         ("tolerance", "cutoff"),
     ),
     "fig7": Shown("Tie order", "tie_order", ("tie_order",), ("cutoff",)),
+    "fig8": Shown("What is worth what", "worths", ("worths",), ("cutoff", "baselines")),
 }
 
 #: Parameters of the functions that the config calls otherwise.
@@ -133,7 +138,12 @@ _KEYS = {
 #: Keys of the config that change a diagnostic's file, beside data and training.
 _DIAGNOSTICS = {
     "evaluation.json": ("cutoffs",),
-    "shuffle.parquet": ("shuffle_repeats", "shuffle_seed"),
+    "interventions.parquet": (
+        "interventions",
+        "shuffle_repeats",
+        "shuffle_seed",
+        "headline_cutoff",
+    ),
     "maps.parquet": ("map_positions",),
     "rescale.parquet": ("residual_scales", "rescale_shuffle_repeats", "shuffle_seed"),
     "rescale_mixing.parquet": ("residual_scales",),

@@ -35,8 +35,8 @@ PARTS = ("Attn", "AttnRes", "AttnResLN")
 #: The layer under which the whole stack is filed, and what the parts that are head
 #: shares are called.
 WHOLE_STACK, HEAD_SHARE = 0, "share of head "
-#: The measure of a full shuffle that says what it changes more than a partial one.
-BEYOND = "beyond_partial_percent"
+#: The contrast of a comparison of an intervention with the ordered input.
+INTERVENTION = "intervention"
 #: In place of a seed: all of a model together.
 ALL_SEEDS = "all"
 #: How λ is chosen.
@@ -218,7 +218,9 @@ def read_csv(path: str | Path) -> DataFrame:
     """Read a tidy CSV; names stay the text they are, also 007 and NA."""
     import pandas as pd
 
-    names = dict.fromkeys((*STUDY_COLUMNS, "ties", "order", "measure", *STAMP_COLUMNS), str)
+    names = dict.fromkeys(
+        (*STUDY_COLUMNS, "ties", "group", "reading", "part", "measure", *STAMP_COLUMNS), str
+    )
     return pd.read_csv(path, dtype=names, keep_default_na=False, na_values=[""])
 
 
