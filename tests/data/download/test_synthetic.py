@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,11 @@ import torch
 
 from lastitem.data.download.synthetic import (
     SUCCESSION,
+    TASTE_SHARE,
+    TASTE_SUCCESSORS,
+    TASTES,
     TRUTHS,
+    draw_tables,
     generate,
     write_log,
 )
@@ -120,10 +125,11 @@ def test_what_cannot_be_generated():
     for arguments, told in (
         (
             ("order", 10, 60, 10, 0),
-            "'order' is not known; allowed: last, last_but_one, set, nothing",
+            "'order' is not known; allowed: last, last_but_one, set, nothing, last_and_set, drift",
         ),
         (("set", 10, 19, 10, 0), "at least 20 items"),
         (("last", 10, 60, 5, 0), "6 events"),
+        (("last_and_set", 10, 39, 10, 0), "at least 40 items"),
     ):
         with pytest.raises(InputError, match=told):
             generate(*arguments)
@@ -148,6 +154,175 @@ def test_bounds_by_hand():
     assert best_ndcg() == pytest.approx(
         0.5 + 0.2 / np.log2(3) + 0.15 / 2 + 0.1 / np.log2(5) + 0.05 / np.log2(6)
     )
+
+
+#: Items of two users, and when the first one begins. A change would make the numbers of
+#: docs/truths.md those of another log.
+DRAWN = {
+    "last": ([[28, 13, 3, 8], [28, 13, 25]], 1025759704),
+    "last_but_one": ([[28, 33, 13], [28, 21, 3, 36]], 1008792733),
+    "set": ([[15, 10, 28, 15, 26, 15], [28, 33, 40, 4, 18, 37]], 1020050512),
+    "nothing": ([[28, 33, 12], [28, 21, 23, 30, 39]], 1025968907),
+    "last_and_set": ([[7, 26, 38, 15], [4, 13, 23, 33]], 1028269158),
+    "drift": ([[26, 39, 15, 29, 5], [13, 23, 20, 21, 31]], 1030155903),
+}
+
+
+@pytest.mark.parametrize("truth", TRUTHS)
+def test_a_log_stays_what_it_is(truth):
+    log = generate(truth, 2, 40, 6, seed=1)
+    assert ([log[log[:, 0] == user, 1].tolist() for user in (1, 2)], log[0, 2]) == DRAWN[truth]
+
+
+def tables_of(truth, users=USERS, items=ITEMS, events=EVENTS, seed=1):
+    """What a log is drawn from, and the taste of each item."""
+    tables = draw_tables(np.random.default_rng(seed), truth, users, items, events)
+    taste = np.empty(items, dtype=int)
+    taste[tables.by_taste] = np.repeat(np.arange(TASTES), tables.size)
+    return tables, taste
+
+
+def test_successors_of_each_taste():
+    """All of a pair are among the last item's successors; the share of those of the
+    user's taste is what is said, and an item's successors of a taste are items of it,
+    distinct, never the item itself, and equally likely.
+    """
+    tables, taste = tables_of("last_and_set", users=6000)
+    for item, successors in enumerate(tables.within):
+        assert (taste[successors] == np.arange(TASTES)[:, None]).all()
+        assert len({item, *successors.ravel()}) == 1 + TASTES * TASTE_SUCCESSORS
+    places, own, first = Counter(), [], []
+    for user, history in enumerate(histories_of("last_and_set", users=6000)):
+        row = np.array(history) - 1
+        mine = tables.taste[user, 0]
+        first.append(taste[row[0]] == mine)
+        for one, other in pairwise(row):
+            (place,) = np.flatnonzero(tables.within[one, taste[other]] == other)
+            places[place] += 1
+            own.append(taste[other] == mine)
+    assert np.mean(own) == pytest.approx(TASTE_SHARE, abs=0.01)
+    assert np.mean(first) == pytest.approx(TASTE_SHARE + (1 - TASTE_SHARE) / TASTES, abs=0.03)
+    assert np.array(sorted(places.values())) / places.total() == pytest.approx(
+        [1 / TASTE_SUCCESSORS] * TASTE_SUCCESSORS, abs=0.01
+    )
+
+
+def test_a_taste_that_changes_once():
+    """To another one, between a third and two thirds of the user's events, at each step
+    there equally often; before and after, most items are of the taste of the time.
+    """
+    tables, taste = tables_of("drift", users=6000)
+    histories = histories_of("drift", users=6000)
+    assert [len(history) for history in histories] == tables.length.tolist()
+    changes, before, after, old = Counter(), [], [], []
+    for history, mine in zip(histories, tables.taste, strict=True):
+        (change,) = np.flatnonzero(np.diff(mine[: len(history)])) + 1
+        assert len(history) / 3 <= change <= 2 * len(history) / 3
+        assert (mine[change:] == mine[change]).all()
+        if len(history) == 12:
+            changes[int(change)] += 1
+        of_item = taste[np.array(history) - 1]
+        before += (of_item[:change] == mine[0]).tolist()
+        after += (of_item[change:] == mine[-1]).tolist()
+        old += (of_item[change:] == mine[0]).tolist()
+    assert sorted(changes) == [4, 5, 6, 7, 8]
+    assert np.array([*changes.values()]) / changes.total() == pytest.approx([0.2] * 5, abs=0.06)
+    # Any item may be of the taste, too; a little less because none follows itself.
+    share = TASTE_SHARE + (1 - TASTE_SHARE) / TASTES
+    assert np.mean(before) == pytest.approx(share, abs=0.03)
+    assert np.mean(after) == pytest.approx(share, abs=0.03)
+    assert np.mean(old) == pytest.approx((1 - TASTE_SHARE) / TASTES, abs=0.02)
+
+
+# What may be known of the last event of each user, on the sizes of config/truths.yaml
+
+
+def transitions(truth, tables, taste):
+    """[tastes, last, next]: the chance of the next item for a user of each taste."""
+    items = len(taste)
+    chance = np.zeros((TASTES, items, items))
+    for mine in range(TASTES):
+        for last in range(items):
+            if truth == "last_and_set":
+                for other in range(TASTES):
+                    share = TASTE_SHARE if other == mine else (1 - TASTE_SHARE) / (TASTES - 1)
+                    chance[mine, last, tables.within[last, other]] = share / TASTE_SUCCESSORS
+            else:
+                chance[mine, last] = (1 - TASTE_SHARE) / items
+                chance[mine, last, taste == mine] += TASTE_SHARE / tables.size[mine]
+                chance[mine, last, last] = 0
+    return chance / chance.sum(axis=2, keepdims=True)
+
+
+def tastes_told(truth, tastes):
+    """How likely each taste is at the end, by the tastes of the items so far.
+
+    That no item follows itself is left aside, and so is that the first one has no last
+    item.
+    """
+    other = (1 - TASTE_SHARE) / (TASTES - 1 if truth == "last_and_set" else TASTES)
+    own = TASTE_SHARE if truth == "last_and_set" else TASTE_SHARE + other
+
+    def odds(part):
+        return (own / other) ** np.bincount(part, minlength=TASTES)
+
+    if truth != "drift":
+        return odds(tastes)
+    # The event to come counts as one of the user's.
+    length = len(tastes) + 1
+    told = np.zeros(TASTES)
+    for change in range(-(-length // 3), 2 * length // 3 + 1):
+        before = odds(tastes[:change])
+        told += odds(tastes[change:]) * (before.sum() - before)
+    return told
+
+
+@cache
+def bayes_ndcg(truth):
+    """NDCG@10 of the last events for who knows the tables and: the last item alone; the
+    history; the history with all but the last item shuffled; the last item and the
+    user's taste.
+    """
+    tables, taste = tables_of(truth, 3000, 100, 16)
+    log = generate(truth, 3000, 100, 16, 1)
+    chance = transitions(truth, tables, taste)
+    # How often a user of a taste comes by each item, in the long run.
+    often = np.array([np.linalg.matrix_power(one, 50)[0] for one in chance])
+    generator = np.random.default_rng(0)
+    ranks = []
+    for user in range(3000):
+        *before, last, target = log[log[:, 0] == user + 1, 1] - 1
+        shuffled = generator.permutation(before)
+        for weight in (
+            often[:, last],
+            tastes_told(truth, taste[[*before, last]]),
+            tastes_told(truth, taste[[*shuffled, last]]),
+            np.arange(TASTES) == tables.taste[user, len(before) + 1],
+        ):
+            score = (weight[:, None] * chance[:, last]).sum(axis=0) / weight.sum()
+            # Equal ones stand in the order of their numbers, which means nothing.
+            order = np.argsort(-score.round(12), kind="stable")
+            ranks.append(1 + np.flatnonzero(order == target)[0])
+    return per_user("ndcg", np.array(ranks), 10).reshape(-1, 4).mean(axis=0)
+
+
+def test_what_the_set_is_worth_beside_the_last_item():
+    """The last item says much and the taste a third more. The history as good as says
+    the taste, in any order.
+    """
+    last, history, shuffled, known = bayes_ndcg("last_and_set")
+    assert last > 5 * chance_ndcg(100, 10)
+    assert known > 1.3 * last
+    assert history > 1.3 * last and history == shuffled
+
+
+def test_what_order_is_worth_when_the_taste_changes():
+    """Who cannot tell the old items from the new ones is not sure of the taste."""
+    last, history, shuffled, known = bayes_ndcg("drift")
+    assert last > 3 * chance_ndcg(100, 10)
+    assert known > 1.3 * last
+    assert 1.2 * last < history < known
+    assert shuffled < 0.85 * history
 
 
 # What the diagnostics say
