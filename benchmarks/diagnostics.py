@@ -37,7 +37,7 @@ from lastitem.evaluation.decomposition import decompose, mixing_ratios, newest_m
 from lastitem.evaluation.probing import BlockTrace, probing
 from lastitem.evaluation.ranking import rank
 from lastitem.evaluation.rescaling import rank_scaled
-from lastitem.evaluation.shuffling import reorder
+from lastitem.evaluation.interventions import intervention
 from lastitem.models.interface import SequenceModel
 from lastitem.models.registry import build
 
@@ -195,7 +195,12 @@ def measure_ranking(users: int, literal_users: int, items: int) -> dict[str, flo
         "literal_seconds": seconds(lambda: literal_ranks(model, few)) * users / literal_users,
         "seconds": seconds(lambda: rank(model, cases, filter_seen=True)),
         "shuffled_seconds": seconds(
-            lambda: rank(model, cases, filter_seen=True, reorder=reorder("full", 0, 0))
+            lambda: rank(
+                model,
+                cases,
+                filter_seen=True,
+                change=intervention("full", cases, model.input_length),
+            )
         ),
         "sweep_seconds": seconds(
             lambda: [

@@ -20,7 +20,7 @@ from lastitem.evaluation.recovery import (
     recoverable,
     recovery,
 )
-from lastitem.evaluation.shuffling import reorder
+from lastitem.evaluation.interventions import intervention
 from lastitem.models.registry import build, save
 from lastitem.report.summaries import recovery_curves
 from lastitem.study.runs import read_run_tables
@@ -310,7 +310,7 @@ def test_other_scales_and_shuffles_are_what_they_say(tmp_path):
                 cases,
                 filter_seen=False,
                 residual_scale=scale,
-                reorder=reorder(order, 7, repeat),
+                change=intervention(order, cases, 99, seed=7, repeat=repeat),
             ).target[:, 0]
             chosen = (
                 (table["residual_scale"] == scale)

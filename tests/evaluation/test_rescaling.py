@@ -11,7 +11,7 @@ from lastitem.evaluation import decomposition
 from lastitem.evaluation.decomposition import decompose
 from lastitem.evaluation.ranking import rank
 from lastitem.evaluation.rescaling import rank_scaled
-from lastitem.evaluation.shuffling import reorder
+from lastitem.evaluation.interventions import intervention
 from lastitem.models.registry import build
 from lastitem.study.runs import PARTS
 
@@ -68,7 +68,11 @@ def test_scale_one_is_the_plain_model(cases):
 def test_the_scale_and_the_order_reach_the_model(cases):
     model = model_of("sasrec")
     expected = rank(
-        model, cases, filter_seen=False, residual_scale=0.3, reorder=reorder("full", 4, 1)
+        model,
+        cases,
+        filter_seen=False,
+        residual_scale=0.3,
+        change=intervention("full", cases, 99, seed=4, repeat=1),
     )
     columns = scaled(model, cases, 0.3, "full", 1)
     assert columns["target_rank"].tolist() == expected.target[:, 0].tolist()

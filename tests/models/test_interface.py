@@ -12,7 +12,7 @@ import torch
 from lastitem.errors import InputError
 from lastitem.evaluation.metrics import per_user
 from lastitem.evaluation.ranking import rank, recommend
-from lastitem.evaluation.shuffling import permute, reorder
+from lastitem.evaluation.interventions import intervention
 from lastitem.models import interface
 from lastitem.models.interface import Recommender, SequenceModel, distinct_vectors
 from lastitem.models.registry import load, save
@@ -47,7 +47,7 @@ def test_rankings_in_a_row_ask_for_the_item_vectors_once():
     model = model_of()
     first = rank(model, CASES, filter_seen=True, list_length=3, offsets=(0, 1))
     second = rank(model, CASES, filter_seen=True, list_length=3, residual_scale=1.0)
-    shuffled = rank(model, CASES, filter_seen=True, reorder=reorder("full", 1, 0))
+    shuffled = rank(model, CASES, filter_seen=True, change=intervention("full", CASES, 99, seed=1))
     assert model.asked == 1
     assert np.array_equal(first.scores, second.scores)
     assert len(shuffled.target) == len(CASES)
@@ -254,10 +254,11 @@ def test_a_model_that_scores_and_fits_goes_everywhere(tmp_path, kind):
         for row, order in enumerate(orders):
             assert found.lists[row].tolist() == order + [0] * (ITEMS - len(order))
             assert lists[row].tolist() == order[:4]
-        mixed, _ = permute(*padded(HISTORIES), CASES.user, keep_last=False, seed=1, repeat=2)
+        change = intervention("full", CASES, 99, seed=1, repeat=2)
+        mixed, _ = change(*padded(HISTORIES), np.arange(len(HISTORIES)))
         inputs = [row[: len(own)] for row, own in zip(mixed.tolist(), HISTORIES, strict=True)]
         assert inputs != HISTORIES
-        shuffled = rank(model, CASES, filter_seen=filter_seen, reorder=reorder("full", 1, 2))
+        shuffled = rank(model, CASES, filter_seen=filter_seen, change=change)
         assert shuffled.target[:, 0].tolist() == ranks(inputs, removed)[1]
     assert torch.equal(model.counts, counts)
 

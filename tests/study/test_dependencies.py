@@ -166,7 +166,8 @@ def test_training_does_not_depend_on_what_only_reports_use():
         "summaries.py",
         "decomposition.py",
         "rescaling.py",
-        "shuffling.py",
+        "interventions.py",
+        "effects.py",
         "downloading.py",
         "tie_order.py",
     }

@@ -3,11 +3,13 @@ readers in Markdown, LaTeX and JSON.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from pandas import DataFrame, Series
 
 from lastitem.errors import InputError
@@ -126,3 +128,25 @@ def _latex(text: str) -> str:
     }
     minus_signs = re.sub(r"(?<!\w)-(?=\d)", "−", text)
     return "".join(special.get(character, character) for character in minus_signs)
+
+
+def cell(form: str, value: float) -> str:
+    """A value in its form; n/a where there is none."""
+    return NOT_APPLICABLE if pd.isna(value) else form.format(value)
+
+
+def with_interval(row: Mapping[str, Any], measure: str = "", form: str = ".3f") -> str:
+    """``0.250 ± 0.010 [0.200, 0.300]``, of the columns of a measure."""
+    start = f"{measure}_" if measure else ""
+    value = row[measure or "value"]
+    low, high, deviation = (row[f"{start}{part}"] for part in ("ci_low", "ci_high", "sd_seeds"))
+    if pd.isna(value):
+        return NOT_APPLICABLE
+    spread = "" if pd.isna(deviation) else f" ± {deviation:{form.lstrip('+')}}"
+    return f"{value:{form}}{spread} [{low:{form}}, {high:{form}}]"
+
+
+def counts(column: Iterable[float]) -> str:
+    """The different counts of a column."""
+    known = sorted({int(count) for count in column if pd.notna(count)})
+    return ", ".join(f"{count:,}" for count in known) or "no"

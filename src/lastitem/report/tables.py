@@ -1,28 +1,17 @@
 """The tables: one function each, from summaries to facts and a layout for readers."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from pandas import DataFrame, Series
 
-from lastitem.report.names import shown_intervention, shown_name
-from lastitem.report.pooling import POOLED
-from lastitem.report.table import NOT_APPLICABLE, Table, laid_out
-from lastitem.report.worths import (
-    ACCOUNT,
-    ACCURACY,
-    BEYOND,
-    CHANGE,
-    CHANGE_OF_ACCURACY,
-    EVERYONE,
-    HIT,
-    LARGER,
-    OVERLAP,
-    SHARE,
-    UNCHANGED,
-)
+from lastitem.report.names import shown_intervention
+from lastitem.report.table import NOT_APPLICABLE, Table, cell, counts, laid_out, with_interval
+
+# A table in a module of its own.
+from lastitem.report.worth_tables import worths as worths
 from lastitem.study.runs import (
     ALL_SEEDS,
     HEAD_SHARE,
@@ -67,7 +56,7 @@ def statistics(summary: Rows, published: DataFrame) -> Table:
     }
     layout = DataFrame(
         {
-            name: [_cell(form, value) for value in facts[column]]
+            name: [cell(form, value) for value in facts[column]]
             if form
             else facts[column].fillna("")
             for column, (name, form) in columns.items()
@@ -117,7 +106,7 @@ def accuracy(summary: Rows, published: DataFrame, cutoff: int) -> Table:
     for study, group in headline.groupby(STUDY_COLUMNS, sort=False):
         by_metric = group.set_index("metric")
         first, ndcg = by_metric.iloc[0], by_metric.loc["ndcg"]
-        paper = {f"Paper's NDCG@{cutoff}": _cell("{:.4f}", ndcg["paper"])} if beside else {}
+        paper = {f"Paper's NDCG@{cutoff}": cell("{:.4f}", ndcg["paper"])} if beside else {}
         printed.append([*study, *(round(float(by_metric.at[m, "value"]), 4) for m in labels)])
         rows.append(
             {
@@ -192,7 +181,7 @@ def mixing(summary: Rows, readout: Rows) -> Table:
         " head: share of each head in what comes from other positions. Mean over seeds, ± standard"
         " deviation where there are several; in brackets, at the latest position, the bootstrap"
         " interval over users. Inputs with one item are left out"
-        f" ({_counts(measured['single_item_inputs'])} inputs)."
+        f" ({counts(measured['single_item_inputs'])} inputs)."
     )
     return Table(facts, laid_out(rows), caption)
 
@@ -267,12 +256,12 @@ def _row_of_choice(choice: Mapping[str, Any], cutoff: int) -> dict[str, str]:
         "n": f"{choice['cases']:,.0f}",
         "R": f"{choice['recoverable']:{count}}",
         "Recovered": f"{choice['recovered']:{count}}",
-        "Recovery": _with_interval(choice, "recovery"),
+        "Recovery": with_interval(choice, "recovery"),
         "Hits lost": f"{choice['hits_lost']:{count}}",
         "Hits won": f"{choice['hits_won']:{count}}",
         f"HR@{cutoff} at λ": f"{choice['hit_rate']:.4f}",
         f"HR@{cutoff} at 1": f"{choice['hit_rate_at_1']:.4f}",
-        f"HR@{cutoff} kept": _with_interval(choice, "hit_rate_kept"),
+        f"HR@{cutoff} kept": with_interval(choice, "hit_rate_kept"),
         f"NDCG@{cutoff} at λ": f"{choice['ndcg']:.4f}",
         f"NDCG@{cutoff} at 1": f"{choice['ndcg_at_1']:.4f}",
     }
@@ -290,7 +279,7 @@ def tie_order(summary: Rows, cutoff: int) -> Table:
             percent = fact["measure"].endswith("%")
             name = fact["measure"] if percent else f"{fact['measure']}@{cutoff}"
             signed = percent or fact["ties"] == TIES_DIFFERENCE
-            row[name] = _with_interval(fact, form=f"{'+' if signed else ''}.{1 if percent else 4}f")
+            row[name] = with_interval(fact, form=f"{'+' if signed else ''}.{1 if percent else 4}f")
             if pd.notna(fact["value"]) and pd.notna(fact["p_holm"]):
                 row[name] += f", p {fact['p_holm']:.2g}"
         users, trainings = int(group["users"].max()), int(group["trainings"].iloc[0])
@@ -357,84 +346,6 @@ def comparisons(summary: Rows, cutoff: int, permutations: int) -> Table:
     return Table(facts, laid_out(rows), caption)
 
 
-def worths(summary: Rows, yardsticks: Rows, cutoff: int) -> Table:
-    """What is worth what: a row per log, model, group of cases and statement.
-
-    Parameters
-    ----------
-    summary : :func:`lastitem.report.worths.worths`.
-    yardsticks : :func:`lastitem.report.worths.yardsticks`.
-    """
-    of_yardsticks = yardsticks.rows.assign(
-        group=EVERYONE,
-        reading=SHARE,
-        part=yardsticks.rows["yardstick"],
-        **{name: 100.0 * yardsticks.rows[name] for name in POOLED},
-    )
-    facts = pd.concat(
-        [summary.rows, *([of_yardsticks] if len(of_yardsticks) else [])], ignore_index=True
-    )
-    facts["cut_percent"] = _cut(facts)
-    shown = facts[[_is_shown(row) for row in facts.itertuples()]]
-    models = list(dict.fromkeys(shown["model"]))
-    rows = []
-    keys = ["dataset", "split", "group", "reading", "part"]
-    for key, own in shown.groupby(keys, sort=False):
-        first = own.iloc[0]
-        head = ("Dataset", "Split", "Cases", "Reading")
-        row = dict(zip(head, key[:4], strict=True)) | {"Of": _shown_part(first)}
-        row["Inputs changed"] = _cell("{:.0f} %", first["cut_percent"])
-        for fact in own.to_dict("records"):
-            plain = fact["reading"] in (ACCURACY, OVERLAP)
-            row[shown_name(fact["model"])] = _with_interval(fact, form=".3f" if plain else "+.1f")
-        rows.append(row | {"n": _counts(own["users"])})
-    order = ["Dataset", "Split", "Cases", "Reading", "Of", "Inputs changed"]
-    layout = laid_out(rows).reindex(columns=[*order, *map(shown_name, models), "n"])
-    caption = (
-        f"What is worth what, of NDCG@{cutoff} on the test part. Change: under an intervention"
-        " against the ordered input on the same candidates, which leave out the seen items (where"
-        " these are filtered) and what the intervention brought in; beside it on the candidates of"
-        " the accuracy. Account: order of the earlier items, which items came before, the last"
-        " item, and what needs no history add up to 100 %; a part may be negative. The other"
-        " direction replaces the last item first; the interaction is what both share. Replacing is"
-        " not removing: wrong items cost more than none. Overlap: share of the top"
-        f" {cutoff} that is that of the ordered list; its floor is that of the stranger. Share of"
-        " its accuracy: what a yardstick has of the model's. Mean over draws and seeds, ± standard"
-        " deviation over seeds where there are several; in brackets the bootstrap interval over"
-        " users. In percent, but for accuracy and overlap. Inputs changed: share that the"
-        " intervention changes, for the first model."
-    )
-    return Table(facts, layout, caption)
-
-
-def _is_shown(row: Any) -> bool:
-    """Whether readers are shown a statement: of single groups the account and what it
-    costs to replace a part.
-    """
-    if row.group != EVERYONE:
-        return row.reading == ACCOUNT or (row.reading, row.part) in _OF_GROUPS
-    return row.reading not in (UNCHANGED, HIT, BEYOND, LARGER)
-
-
-_OF_GROUPS = ((CHANGE, "strangers_context"), (CHANGE, "last_only"), (CHANGE, "strangers_last"))
-
-
-def _cut(facts: DataFrame) -> Series:
-    """Beside a change, the share of inputs in percent that the intervention changes."""
-    keys = [*STUDY_COLUMNS, "group", "part"]
-    unchanged = facts[facts["reading"] == UNCHANGED].set_index(keys)["value"]
-    found = unchanged.reindex(pd.MultiIndex.from_frame(facts[keys])).to_numpy(dtype=float)
-    of_change = facts["reading"].isin([CHANGE, CHANGE_OF_ACCURACY])
-    return Series(np.where(of_change, 100.0 - found, np.nan), index=facts.index)
-
-
-def _shown_part(row: Mapping[str, Any]) -> str:
-    of_interventions = (ACCURACY, CHANGE, CHANGE_OF_ACCURACY, OVERLAP)
-    if row["reading"] in of_interventions:
-        return shown_intervention(row["part"])
-    return shown_name(row["part"])
-
-
 def claims(summary: Rows, published: DataFrame, cutoff: int) -> Table:
     """The paper's claims for each model (:func:`lastitem.report.claims.claims`), beside
     its own numbers.
@@ -496,24 +407,9 @@ def _side(row: Mapping[str, Any], side: str) -> str:
     return f"λ {float(row[side]):g}" if row["contrast"] == "residual scale" else row[side]
 
 
-def _cell(form: str, value: float) -> str:
-    return NOT_APPLICABLE if pd.isna(value) else form.format(value)
-
-
 def _spread(row: Mapping[str, Any] | Series, digits: int = 4) -> str:
     spread = "" if pd.isna(row["sd_seeds"]) else f" ± {row['sd_seeds']:.{digits}f}"
     return f"{row['value']:.{digits}f}{spread}"
-
-
-def _with_interval(row: Mapping[str, Any], measure: str = "", form: str = ".3f") -> str:
-    """``0.250 ± 0.010 [0.200, 0.300]``, of the columns of a measure."""
-    start = f"{measure}_" if measure else ""
-    value = row[measure or "value"]
-    low, high, deviation = (row[f"{start}{part}"] for part in ("ci_low", "ci_high", "sd_seeds"))
-    if pd.isna(value):
-        return NOT_APPLICABLE
-    spread = "" if pd.isna(deviation) else f" ± {deviation:{form.lstrip('+')}}"
-    return f"{value:{form}}{spread} [{low:{form}}, {high:{form}}]"
 
 
 def _seen(facts: DataFrame) -> str:
@@ -522,8 +418,3 @@ def _seen(facts: DataFrame) -> str:
     return "; ".join(
         f"{word} for {', '.join(names)}" for word, names in (("yes", on), ("no", off)) if names
     )
-
-
-def _counts(column: Iterable[float]) -> str:
-    known = sorted({int(count) for count in column if pd.notna(count)})
-    return ", ".join(f"{count:,}" for count in known) or "no"
