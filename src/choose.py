@@ -4,6 +4,7 @@ has no part in it.
 
 import argparse
 import json
+import math
 from collections.abc import Sequence
 
 import pandas as pd
@@ -45,6 +46,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         name: float(pd.read_csv(path)["validation_ndcg"].max())
         for name, path in zip(arguments.points, arguments.curves, strict=True)
     }
+    if any(math.isnan(value) for value in found.values()):
+        raise InputError(
+            f"{' '.join(arguments.curves)}: not all hold a validation step; is the validation part"
+            " empty? A grid needs one; name its settings instead"
+        )
     # Of equal points the first in the grid is kept.
     best = max(found, key=found.get)
     write_json(

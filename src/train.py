@@ -4,12 +4,14 @@ best state kept.
 
 import argparse
 import json
+import math
 import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from pandas import DataFrame
@@ -123,13 +125,21 @@ def main(argv: Sequence[str] | None = None) -> None:
             report=partial(report, settings, progress, say),
             checkpoint=checkpoint,
         )
-    description["best"] = next((asdict(line) for line in reversed(curve) if line.best), None)
+    description["best"] = best_of(curve)
     description["versions"] = {"lastitem": __version__, "torch": torch.__version__}
     lines = DataFrame(curve, columns=[column.name for column in fields(Round)])
     stamp = Stamp(arguments.study, [this.seed], [made_with("trained", description["versions"])])
     write_csv(lines, arguments.curve, stamp, digits=None)
     save(model, description, arguments.weights, arguments.description)
     checkpoint.remove()
+
+
+def best_of(curve: Sequence[Round]) -> dict[str, Any] | None:
+    """The best validation step for JSON, which has no NaN: what is fitted has no
+    loss.
+    """
+    best = next((asdict(line) for line in reversed(curve) if line.best), None)
+    return best and best | {"loss": None if math.isnan(best["loss"]) else best["loss"]}
 
 
 def report(
@@ -141,6 +151,9 @@ def report(
 ) -> None:
     """Say after a validation step what it found, and how long training still takes."""
     line = curve[-1]
+    if not line.epoch:
+        ndcg = f"validation NDCG@{settings.validation_cutoff} {line.validation_ndcg:.4f}"
+        return say(f"fitted without gradients, {seconds:.0f} s: {ndcg}")
     progress.update(line.epoch - progress.n)
     soonest, latest = (
         tqdm.format_interval(seconds / line.epoch * epochs)

@@ -52,6 +52,7 @@ def test_asked_positions_are_those_of_all():
 def test_nothing_before_the_last_item_changes_a_rank():
     """Others before it, or none."""
     model, random = model_of(), np.random.default_rng(0)
+    assert model.reads_last_item_only
     histories = [random.integers(1, ITEMS + 1, random.integers(2, 12)).tolist() for _ in range(30)]
     targets = random.integers(1, ITEMS + 1, 30).tolist()
     own = rank(model, literal.held_out(histories, targets), filter_seen=False, list_length=5)

@@ -36,10 +36,7 @@ def trained(histories, items=6):
         np.arange(len(histories), dtype=np.int32),
     )
     model = Popularity(items)
-    curve = train(
-        model, sequences, cases_of([[1, 2]], [3]), TrainingSettings(), filter_seen=False, seed=1
-    )
-    assert curve == []
+    train(model, sequences, cases_of([[1, 2]], [3]), TrainingSettings(), filter_seen=False, seed=1)
     return model
 
 
@@ -73,7 +70,6 @@ def test_lists_go_by_count_then_id():
 
 
 def test_seen_items_are_filtered_from_the_whole_history():
-    """The model reads one item at most, but the filter must know all of them."""
     model = trained([[1, 2, 3], [2, 3, 2], [5], [4, 2]])
     ranks = rank(model, cases_of([[2, 3, 1]], [4]), filter_seen=True, list_length=6)
     assert ranks.lists.tolist() == [[4, 5, 6, 0, 0, 0]]
@@ -90,12 +86,19 @@ def test_large_counts_stay_exact():
 
 
 def test_the_last_but_one_item_has_a_rank():
-    """Only inputs with one item are out of HRL2I's denominator, however few items
-    the model itself reads.
-    """
+    """Only inputs with one item are out of HRL2I's denominator."""
     model = trained([[1, 2, 3], [2, 3, 2], [5], [4, 2]])
     ranks = rank(model, cases_of([[4, 3, 2], [1]], [5, 5]), filter_seen=False)
     assert ranks.last_but_one.tolist() == [2, 0]
+
+
+def test_no_history_changes_a_rank():
+    """Shuffled, replaced or cut; it is given all of it, and reads nothing."""
+    model = trained([[1, 2, 3], [2, 3, 2], [5], [4, 2]])
+    own = rank(model, cases_of([[4, 3, 2, 6], [1, 5]], [5, 1]), filter_seen=False, list_length=6)
+    for other in ([[6, 2, 4, 3], [5, 1]], [[1, 1, 5], [3]], [[6], [5]]):
+        found = rank(model, cases_of(other, [5, 1]), filter_seen=False, list_length=6)
+        assert np.array_equal(found.target, own.target) and np.array_equal(found.scores, own.scores)
 
 
 def test_nothing_to_train_on_is_said():

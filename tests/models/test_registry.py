@@ -20,6 +20,7 @@ from lastitem.evaluation.ranking import rank
 from lastitem.models.interface import SequenceModel
 from lastitem.models.registry import build, load, save
 from lastitem.models.settings import ARCHITECTURES
+from lastitem.study.config import own_settings
 
 ROOT = Path(__file__).parents[2]
 SMALL = {
@@ -30,6 +31,8 @@ SMALL = {
     "duorec": {"hidden_size": 8, "maximum_length": 10},
     "last-item": {"hidden_size": 8, "maximum_length": 10},
     "popularity": {},
+    "markov": {},
+    "item-knn": {"newest": 3},
 }
 
 
@@ -92,10 +95,7 @@ def test_each_item_has_one_score_and_one_vector(architecture, items):
 def test_every_model_of_the_shipped_config_can_be_built():
     config = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
     for settings in config["model_settings"].values():
-        own = {
-            key: value for key, value in settings.items() if key not in ("architecture", "training")
-        }
-        assert build(settings["architecture"], 10, own).items == 10
+        assert build(settings["architecture"], 10, own_settings(settings)).items == 10
 
 
 @pytest.mark.parametrize(
@@ -114,6 +114,8 @@ def test_every_model_of_the_shipped_config_can_be_built():
         ("gru4rec", {"dropout": "0.1"}, ["dropout is '0.1'", "a finite number"]),
         ("gru4rec", {"dropout": float("nan")}, ["dropout is nan", "a finite number"]),
         ("gru4rec", {"dropout": 1}, ["dropout is 1", "at least 0 and below 1"]),
+        ("item-knn", {"newest": -1}, ["newest is -1", "at least 0"]),
+        ("markov", {"newest": 1}, ["markov", "newest", "items"]),
         ("bert4rec", {"mask_probability": 0}, ["mask_probability is 0", "above 0 and below 1"]),
         ("bsarec", {"filter_share": 1.1}, ["filter_share is 1.1", "at least 0 and at most 1"]),
         ("duorec", {"temperature": float("inf")}, ["temperature is inf", "a finite number"]),

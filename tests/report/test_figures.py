@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from lastitem.report import figures
-from lastitem.study.runs import TARGET_GROUPS, TIE_ORDER_MEASURES
+from lastitem.study.runs import TARGET_GROUPS, TIE_ORDER_MEASURES, Run
 
 
 def test_no_bar_or_whisker_of_figure_7_is_cut():
@@ -147,4 +147,32 @@ def test_figure_3_has_the_newest_position_last():
     assert (left, right, bottom, top) == (-2.5, 0.5, 0.5, -2.5) and image.origin == "upper"
     assert image.get_array().tolist() == [[23.0, 0.0, 0.0], [22.0, 12.0, 0.0], [21.0, 11.0, 1.0]]
     assert "source" in figure.axes[0].get_xlabel() and "query" in figure.axes[0].get_ylabel()
+    figures.plt.close(figure)
+
+
+@pytest.mark.parametrize("lines", [0, 1])
+def test_the_learning_curve_of_what_is_fitted(tmp_path, lines):
+    """As it is read from a file: one point and no epoch, or nothing at all."""
+    line = {"epoch": 0, "updates": 0, "loss": float("nan"), "validation_ndcg": 0.2, "best": True}
+    path = tmp_path / "learning_curve.csv"
+    pd.DataFrame([line])[:lines].to_csv(path, index=False)
+    figure = figures.learning_curve(pd.read_csv(path), Run("d", "loo", "item-knn", 3), 10)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        figure.canvas.draw()
+    left, right = figure.axes
+    assert left.get_title() == "Item k-NN, d, loo, seed 3 (nothing is trained by gradient)"
+    assert right.lines[0].get_ydata().tolist() == [0.2] * lines
+    assert len(left.lines) == 1 and not len(left.get_xticks()), "no kept epoch is marked"
+    figures.plt.close(figure)
+
+
+def test_the_learning_curve_of_a_training_marks_the_epoch_that_is_kept():
+    curve = pd.DataFrame(
+        {"epoch": [1, 2, 3], "loss": [3.0, 2.0, 1.0], "validation_ndcg": [0.1, 0.3, 0.2]}
+    ).assign(updates=1, best=[True, True, False])
+    figure = figures.learning_curve(curve, Run("d", "loo", "sasrec", 3), 10)
+    left, _ = figure.axes
+    assert left.get_title().endswith("(kept: epoch 2 of 3)")
+    assert left.lines[1].get_xdata()[0] == 2
     figures.plt.close(figure)

@@ -15,9 +15,10 @@ import pyarrow.parquet
 import pytest
 import torch
 
+import choose
 import train as script
 from lastitem import __version__
-from lastitem.data.sequences import HeldOut, Sequences
+from lastitem.data.sequences import HeldOut, Sequences, read_held_out
 from lastitem.errors import InputError
 from lastitem.evaluation.metrics import per_user
 from lastitem.evaluation.ranking import rank
@@ -25,6 +26,7 @@ from lastitem.models.bert4rec import BERT4Rec
 from lastitem.models.registry import build, load
 from lastitem.models.sasrec import SASRec
 from lastitem.models.settings import ARCHITECTURES
+from lastitem.report import answers
 from lastitem.study.settings import TrainingSettings, checked
 from lastitem.training.batches import make_batch
 from lastitem.training.loop import Round, epochs_left, train
@@ -32,7 +34,8 @@ from lastitem.training.step import averaged_weights, move_average, update
 from tests import literal
 
 ITEMS = 12
-TRAINED = [name for name in ARCHITECTURES if name != "popularity"]
+FITTED = ["popularity", "markov", "item-knn"]
+TRAINED = [name for name in ARCHITECTURES if name not in FITTED]
 
 
 def sequences_of(histories):
@@ -989,13 +992,73 @@ def test_the_script_counts_for_popularity(tmp_path):
     histories = [[*history, 3] for history in random_histories(30)]
     write_parts(tmp_path, histories)
     script.main(script_arguments(tmp_path, architecture="popularity", settings="{}"))
-    model, description = load(tmp_path / "model.safetensors", tmp_path / "model.json")
+    model, _ = load(tmp_path / "model.safetensors", tmp_path / "model.json")
     expected = np.bincount(
         np.concatenate([history[:-1] for history in histories]), minlength=ITEMS + 1
     )[1:]
     assert model.counts.tolist() == expected.tolist()
-    assert description["best"] is None
-    assert pd.read_csv(tmp_path / "curve.csv").empty
+
+
+@pytest.mark.parametrize("architecture", FITTED)
+def test_what_is_fitted_has_a_curve_of_one_line(tmp_path, capsys, architecture):
+    """The NDCG of the validation users that a training would draw; no loss."""
+    write_parts(tmp_path, [[*history, 3] for history in random_histories(30)])
+    training = {"validation_users": 7, "validation_cutoff": ITEMS}
+    changed = {"architecture": architecture, "settings": "{}", "training": json.dumps(training)}
+    script.main(script_arguments(tmp_path, **changed))
+    model, description = load(tmp_path / "model.safetensors", tmp_path / "model.json")
+    cases = read_held_out(tmp_path / "validation.parquet").sample_users(7, seed=4)
+    ranks = rank(model, cases, filter_seen=True)
+    expected = float(per_user("ndcg", ranks.target[:, 0], ITEMS).mean())
+    (line,) = pd.read_csv(tmp_path / "curve.csv").to_dict("records")
+    assert (line["epoch"], line["updates"], line["best"]) == (0, 0, True)
+    assert line["validation_ndcg"] == expected > 0 and np.isnan(line["loss"])
+    best = {"epoch": 0, "updates": 0, "loss": None, "validation_ndcg": expected, "best": True}
+    assert description["best"] == best
+    assert not list(answers.training_warnings([description]))
+    assert f"validation NDCG@{ITEMS} {expected:.4f}" in capsys.readouterr().out
+
+
+def test_what_is_fitted_needs_no_validation(tmp_path):
+    histories = [[*history, 3] for history in random_histories(30)]
+    cases = held_out_of(histories, [1] * 30).select(np.zeros(0, dtype=np.int64))
+    model = build("markov", ITEMS, {})
+    settings = TrainingSettings()
+    assert train(model, sequences_of(histories), cases, settings, filter_seen=True, seed=1) == []
+    assert model.share.sum() == pytest.approx(1)
+
+
+def test_a_grid_without_gradients_is_chosen_on_validation(tmp_path):
+    """Item 3 follows 2 and 5 follows 4, whatever came earlier: the last item says more
+    than all of them. A point without a validation step cannot be compared.
+    """
+    random = np.random.default_rng(0)
+    ends = [[2, 3], [4, 5], [6, 7], [8, 9]]
+    write_parts(
+        tmp_path,
+        [
+            [*(other for place in random.permutation(4) for other in ends[place]), 10, *ends[n % 4]]
+            for n in range(40)
+        ],
+    )
+    curves = []
+    for newest in (0, 1):
+        curves.append(str(tmp_path / f"{newest}.csv"))
+        settings = json.dumps({"newest": newest})
+        changed = {"architecture": "item-knn", "settings": settings, "filter-seen": "false"}
+        script.main(script_arguments(tmp_path, curve=curves[-1], **changed))
+    points = {"newest=0": {"newest": 0}, "newest=1": {"newest": 1}}
+    out = tmp_path / "choice.json"
+    arguments = ["--points", json.dumps(points), "--curves", *curves, "--seed", "4"]
+    choose.main([*arguments, "--out", str(out)])
+    chosen = json.loads(out.read_text(encoding="utf-8"))
+    found = [float(pd.read_csv(path)["validation_ndcg"].iloc[0]) for path in curves]
+    assert list(chosen["validation_ndcg"].values()) == found
+    assert found[0] != found[1]
+    assert chosen["settings"] == {"newest": int(np.argmax(found))}
+    pd.read_csv(curves[1])[:0].to_csv(curves[1], index=False)
+    with pytest.raises(InputError, match=r"1\.csv: not all hold a validation step"):
+        choose.main([*arguments, "--out", str(out)])
 
 
 def test_the_script_names_a_missing_part(tmp_path):

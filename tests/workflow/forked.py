@@ -32,6 +32,7 @@ IMPORTED = (
     "pandas",
     "pyarrow.compute",
     "pyarrow.parquet",
+    "scipy.sparse",
     "scipy.special",
     "jinja2",
     "tqdm",

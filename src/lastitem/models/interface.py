@@ -27,7 +27,9 @@ class Recommender(nn.Module):
 
     A model that is not trained by gradient is a subclass with :meth:`scores` and
     :meth:`fit`; what it has learned lies in buffers, whose shapes follow from the
-    settings and the number of items, so that its weights can be written and read.
+    settings and the number of items, so that its weights can be written and read. What
+    is only known after :meth:`fit` goes into a
+    :class:`lastitem.models.sparse_rows.SparseRows`.
 
     Attributes
     ----------
@@ -38,10 +40,12 @@ class Recommender(nn.Module):
     reads_prefixes : whether position i of a model's output holds a prediction made from
         the items up to i alone (a causal model), so that moving the prediction position
         back reads an earlier prediction.
+    reads_last_item_only : whether scores depend on the last item of the input alone.
     """
 
     Settings: ClassVar[type] = NoSettings
     reads_prefixes: bool = False
+    reads_last_item_only: bool = False
 
     def __init__(self, items: int, **settings: Any) -> None:
         super().__init__()

@@ -21,6 +21,7 @@ class LastItem(SequenceModel):
     """
 
     Settings = settings.LastItem
+    reads_last_item_only = True
 
     def __init__(self, items: int, **settings: Any) -> None:
         super().__init__(items, **settings)

@@ -10,8 +10,6 @@ from lastitem.models.interface import Recommender
 class Popularity(Recommender):
     """An item's score is its number of training events, whatever the history."""
 
-    #: One item says as much as all.
-    input_length = 1
     counts: Tensor
 
     def __init__(self, items: int) -> None:

@@ -110,6 +110,13 @@ class LastItem(Neural):
     blocks: int = setting(2, "Feed-forward blocks on top of each other.", minimum=1)
 
 
+@dataclass(frozen=True)
+class ItemKNN:
+    """Of :class:`lastitem.models.item_knn.ItemKNN`."""
+
+    newest: int = setting(0, "Newest items of the input that are read; 0: all.", minimum=0)
+
+
 #: Name in the config → import path of the class, and its settings.
 ARCHITECTURES: dict[str, tuple[str, type]] = {
     "sasrec": ("lastitem.models.sasrec:SASRec", SASRec),
@@ -119,6 +126,8 @@ ARCHITECTURES: dict[str, tuple[str, type]] = {
     "duorec": ("lastitem.models.duorec:DuoRec", DuoRec),
     "last-item": ("lastitem.models.last_item:LastItem", LastItem),
     "popularity": ("lastitem.models.popularity:Popularity", NoSettings),
+    "markov": ("lastitem.models.markov:Markov", NoSettings),
+    "item-knn": ("lastitem.models.item_knn:ItemKNN", ItemKNN),
 }
 
 

@@ -47,7 +47,8 @@ from lastitem.study.runs import (
 
 def learning_curve(curve: DataFrame, this: Run, cutoff: int) -> Figure:
     """Training loss (left) and validation NDCG (right) of one run by epoch; the line
-    marks the epoch whose state was kept.
+    marks the epoch whose state was kept. A model without gradients has the one point
+    that was found behind its fit, or none.
 
     Parameters
     ----------
@@ -62,7 +63,10 @@ def learning_curve(curve: DataFrame, this: Run, cutoff: int) -> Figure:
     other.set_ylabel(f"validation NDCG@{cutoff}", color=COLOURS[1])
     other.spines["right"].set_visible(True)
     kept = "nothing is trained by gradient"
-    if len(curve):
+    if curve["loss"].isna().all():
+        # No epochs and no loss, so nothing to read off at those axes.
+        axis.set(xticks=[], yticks=[], xlabel="", ylabel="")
+    else:
         best = curve.loc[curve["best"], "epoch"].iloc[-1]
         axis.axvline(best, color="0.5", linewidth=0.8)
         kept = f"kept: epoch {best} of {curve['epoch'].iloc[-1]}"

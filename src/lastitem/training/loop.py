@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -31,7 +32,7 @@ _LOSSES = 50
 @dataclass
 class Round:
     """One line of the learning curve: the mean training loss per label since the last
-    validation step, and what this one found.
+    validation step (NaN of a model without gradients), and what this one found.
     """
 
     epoch: int
@@ -161,7 +162,8 @@ def train(
     A state is better only if its validation NDCG is higher: of equal states the first
     is kept. Test data is not an argument. The same seed, data and machine give the same
     weights, also if the training was killed and goes on from its checkpoint. A model
-    without gradients is fitted, and has no curve.
+    without gradients is fitted; its curve is one validation step, none where there is
+    nothing to validate on.
 
     Parameters
     ----------
@@ -181,11 +183,11 @@ def train(
     """
     if not (sequences.length >= 2).any():
         raise InputError("no training sequence has two items; use a larger log or another split")
-    if not isinstance(model, SequenceModel):
-        model.fit(sequences)
-        return []
-    examples = model.examples(sequences)
     validation = validation.sample_users(settings.validation_users, seed)
+    validated = partial(_ndcg, model, validation, settings, filter_seen, device)
+    if not isinstance(model, SequenceModel):
+        return _fitted(model, sequences, device, validated if len(validation) else None, report)
+    examples = model.examples(sequences)
     if not len(validation):
         raise InputError("the validation part holds no target; early stopping needs one")
 
@@ -218,9 +220,7 @@ def train(
         validates = state.epoch % epochs_per_round == 0 or state.epoch == settings.maximum_epochs
         if validates:
             with averaged_weights(optimizer):
-                ranks = rank(model, validation, filter_seen=filter_seen, device=device)
-                ndcg = per_user("ndcg", ranks.target[:, 0], settings.validation_cutoff).mean()
-                state.add(state.epoch * updates_per_epoch, float(ndcg), model)
+                state.add(state.epoch * updates_per_epoch, validated(), model)
         state.seconds += time.monotonic() - start
         if validates:
             state.reached.append(state.seconds)
@@ -229,6 +229,38 @@ def train(
             report(state.curve, state.seconds)
     model.eval().load_state_dict(state.best_weights)
     return state.curve
+
+
+def _ndcg(
+    model: Recommender,
+    validation: HeldOut,
+    settings: TrainingSettings,
+    filter_seen: bool,
+    device: str,
+) -> float:
+    """The validation NDCG of the model as it is."""
+    ranks = rank(model, validation, filter_seen=filter_seen, device=device)
+    return float(per_user("ndcg", ranks.target[:, 0], settings.validation_cutoff).mean())
+
+
+def _fitted(
+    model: Recommender,
+    sequences: Sequences,
+    device: str,
+    validated: Callable[[], float] | None,
+    report: Callable[[Sequence[Round], float], None],
+) -> list[Round]:
+    """Fit a model without gradients; the curve of what its validation finds, if there
+    is one, so that a grid can choose among such models, too.
+    """
+    start = time.monotonic()
+    model.fit(sequences)
+    model.to(device)
+    if validated is None:
+        return []
+    curve = [Round(0, 0, math.nan, validated(), best=True)]
+    report(curve, time.monotonic() - start)
+    return curve
 
 
 def _compile(model: SequenceModel) -> None:
