@@ -161,7 +161,7 @@ def test_the_learning_curve_of_what_is_fitted(tmp_path, lines):
         warnings.simplefilter("error")
         figure.canvas.draw()
     left, right = figure.axes
-    assert left.get_title() == "Item k-NN, d, loo, seed 3 (nothing is trained by gradient)"
+    assert left.get_title() == "Item k-NN, d, loo, seed 3 (no gradients)"
     assert right.lines[0].get_ydata().tolist() == [0.2] * lines
     assert len(left.lines) == 1 and not len(left.get_xticks()), "no kept epoch is marked"
     figures.plt.close(figure)

@@ -15,7 +15,7 @@ import yaml
 from lastitem.errors import InputError
 from lastitem.models.registry import build
 from lastitem.models.settings import ARCHITECTURES
-from lastitem.study.config import _fill_in, check, study_runs, tie_order_runs
+from lastitem.study.config import _fill_in, check, own_settings, study_runs, tie_order_runs
 from lastitem.study.settings import TrainingSettings, checked
 
 ROOT = Path(__file__).parents[2]
@@ -559,10 +559,7 @@ def test_what_passes_can_be_built():
     """
     config = shipped()
     for settings in config["model_settings"].values():
-        own = {
-            key: value for key, value in settings.items() if key not in ("architecture", "training")
-        }
-        assert build(settings["architecture"], 5, own).items == 5
+        assert build(settings["architecture"], 5, own_settings(settings)).items == 5
         training = config["training"] | settings.get("training", {})
         assert asdict(checked(TrainingSettings, training, "training")).items() >= training.items()
 

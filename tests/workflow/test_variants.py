@@ -53,6 +53,28 @@ def test_a_grid_is_chosen_on_validation_with_the_first_seed(changed: Path):
     assert planned_rules(snakemake(changed, "-n", *arguments).stdout) == {}
 
 
+def test_a_grid_without_gradients_is_chosen_on_validation(changed: Path):
+    """As that of a trained model; beside the other yardsticks, and with a curve."""
+    model = "results/tiny/loo/item-knn-chosen"
+    done = snakemake(
+        changed,
+        "results/table2.csv",
+        f"{model}/seed=4/learning_curve.png",
+        "--config",
+        "baselines=[markov, item-knn, item-knn-1, item-knn-chosen]",
+        "seeds=[3,4]",
+        "models=[gru4rec]",
+    )
+    assert done.returncode == 0, done.stdout[-4000:]
+    choice = json.loads((changed / model / "choice.json").read_text(encoding="utf-8"))
+    assert choice["point"] == "newest=1", "most users go on to the next item"
+    assert choice["validation_ndcg"]["newest=1"] == max(choice["validation_ndcg"].values())
+    table = pd.read_csv(changed / "results/table2.csv").query("metric == 'ndcg' and cutoff == 10")
+    found = table.set_index("model")["value"]
+    assert found["item-knn-chosen"] == found["item-knn-1"] > found["item-knn"]
+    assert found["markov"] == found.max()
+
+
 def test_a_study_without_an_answer_to_some_questions_completes(changed: Path):
     """No attention: tables say n/a, figures say why they are empty. (No earlier
     prediction to go back to: the study that is killed at any moment.)

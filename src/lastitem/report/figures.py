@@ -62,7 +62,7 @@ def learning_curve(curve: DataFrame, this: Run, cutoff: int) -> Figure:
     other.plot(curve["epoch"], curve["validation_ndcg"], **style_of(1, markersize=2.5))
     other.set_ylabel(f"validation NDCG@{cutoff}", color=COLOURS[1])
     other.spines["right"].set_visible(True)
-    kept = "nothing is trained by gradient"
+    kept = "no gradients"
     if curve["loss"].isna().all():
         # No epochs and no loss, so nothing to read off at those axes.
         axis.set(xticks=[], yticks=[], xlabel="", ylabel="")
