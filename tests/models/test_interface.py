@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from lastitem.errors import InputError
+from lastitem.evaluation.interventions import intervention
 from lastitem.evaluation.metrics import per_user
 from lastitem.evaluation.ranking import rank, recommend
-from lastitem.evaluation.interventions import intervention
 from lastitem.models import interface
 from lastitem.models.interface import Recommender, SequenceModel, distinct_vectors
 from lastitem.models.registry import load, save

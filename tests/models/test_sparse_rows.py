@@ -1,10 +1,13 @@
 """Sparse rows: added to scores, written, read, and refused where they are damaged."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import torch
 
 from lastitem.errors import InputError
+from lastitem.models import sparse_rows
 from lastitem.models.markov import Markov
 from lastitem.models.registry import load, save
 from lastitem.models.sparse_rows import SparseRows
@@ -74,3 +77,28 @@ def test_a_model_can_be_fitted_again():
     model.fit(literal.held_out([[1, 2, 3, 1], [4, 4]], [1, 1]))
     model.fit(literal.held_out([[3, 4]], [1]))
     assert model.followers.start.tolist() == [0, 0, 0, 1, 1]
+
+
+def test_sums_are_the_same_bits_dense_or_sparse(monkeypatch):
+    """Of multiples of 2⁻⁴⁰, against sums of fractions."""
+    random = np.random.default_rng(3)
+    items, rows = 30, SparseRows(30)
+    dense = (random.random((items, items)) < 0.4) * np.round(random.random((items, items)) * 2**40)
+    row, column = np.nonzero(dense)
+    counts = np.bincount(row, minlength=items)
+    rows.fill(counts, column.astype(np.int32), dense[row, column] / 2**40)
+    chosen = [random.choice(items, size, replace=False) + 1 for size in (1, 30, 7)]
+    padded = torch.zeros(3, 30, dtype=torch.int64)
+    for place, codes in enumerate(chosen):
+        padded[place, : len(codes)] = torch.from_numpy(codes)
+    exact = [
+        [
+            float(sum(Fraction(dense[code - 1, item]) for code in codes) / 2**40)
+            for item in range(items)
+        ]
+        for codes in chosen
+    ]
+    assert rows.sums(padded).tolist() == exact
+    monkeypatch.setattr(sparse_rows, "_DENSE_ITEMS", 0)
+    assert rows.sums(padded).tolist() == exact
+    assert rows.sums(padded.flip(1)).tolist() == exact

@@ -1,5 +1,6 @@
 """A matrix of items × items of which few numbers are not zero, as a part of a model."""
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from lastitem.arrays import Codes, Floats, Ints
+
+#: Catalogues up to this size are multiplied as dense matrices, which is faster.
+_DENSE_ITEMS = 4096
 
 
 class SparseRows(nn.Module):
@@ -26,12 +30,14 @@ class SparseRows(nn.Module):
     start: Tensor
     column: Tensor
     value: Tensor
+    _dense: Tensor | None
 
     def __init__(self, items: int) -> None:
         super().__init__()
         self.register_buffer("start", torch.zeros(items + 1, dtype=torch.int64))
         self.register_buffer("column", torch.zeros(0, dtype=torch.int32))
         self.register_buffer("value", torch.zeros(0, dtype=torch.float64))
+        self.register_buffer("_dense", None, persistent=False)
 
     def fill(self, counts: Ints, column: Codes, value: Floats) -> None:
         """Set the rows, one after another.
@@ -48,9 +54,6 @@ class SparseRows(nn.Module):
     def add_to(self, scores: Tensor, items: Tensor) -> None:
         """Add to each row of scores the row of its item, in place.
 
-        In one call no two numbers are added in one place, so sums of several items have
-        the order of the calls, on every device and whatever the other rows are.
-
         Parameters
         ----------
         scores : float64 [B, items].
@@ -64,10 +67,38 @@ class SparseRows(nn.Module):
         at = first[row] + step
         scores[row, self.column[at].long()] += self.value[at]
 
+    def sums(self, items: Tensor) -> Tensor:
+        """float64 [B, items]: of each row the sum of the rows of its distinct items.
+
+        It has the same bits in whatever order it is added up only if all sums are
+        exact, as those of multiples of one power of two are; ``value`` must be so.
+
+        Parameters
+        ----------
+        items : int64 [B, L], item codes; 0 adds nothing.
+        """
+        count = len(self.start) - 1
+        chosen = self.value.new_zeros(len(items), count + 1).scatter_(1, items, 1.0)[:, 1:]
+        if count <= _DENSE_ITEMS:
+            if self._dense is None:
+                self._dense = self._matrix().to_dense()
+            return chosen @ self._dense
+        with warnings.catch_warnings():
+            # That torch calls this kind of matrix new is of no use to a reader of logs.
+            warnings.simplefilter("ignore", UserWarning)
+            return (chosen.to_sparse_csr() @ self._matrix()).to_dense()
+
+    def _matrix(self) -> Tensor:
+        size = (len(self.start) - 1,) * 2
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            return torch.sparse_csr_tensor(self.start, self.column.long(), self.value, size)
+
     def _set(self, arrays: dict[str, Any]) -> None:
         for name, array in arrays.items():
             old = getattr(self, name)
             setattr(self, name, torch.as_tensor(array, dtype=old.dtype, device=old.device))
+        self._dense = None
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *arguments: Any
@@ -76,7 +107,7 @@ class SparseRows(nn.Module):
         (``load_state_dict`` raises that as a RuntimeError).
         """
         errors: list[str] = arguments[-1]
-        names = [name for name, _ in self.named_buffers()]
+        names = ["start", "column", "value"]
         # What is missing is told by the method of all modules.
         if all(prefix + name in state_dict for name in names):
             found = {name: state_dict[prefix + name] for name in names}
