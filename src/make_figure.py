@@ -15,7 +15,7 @@ from lastitem.study.runs import Stamp, read_summary, write_csv
 def main(argv: Sequence[str] | None = None) -> None:
     """Parse arguments, draw, write the figure and its numbers."""
     parser = argparse.ArgumentParser(description=__doc__)
-    add_shown(parser, figures, ".pdf, .png or .csv")
+    add_shown(parser, figures, ".pdf, .svg, .png or .csv")
     arguments = parser.parse_args(argv)
 
     summaries = [read_summary(path, arguments.studies) for path in arguments.summaries]

@@ -24,11 +24,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         parser,
         "+",
         tables="JSON of each table; its CSV lies beside it",
-        figures="PNG of each figure; its CSV lies beside it",
+        figures="SVG of each figure; its CSV lies beside it",
         titles="what each figure shows",
         captions="a text for each figure",
         descriptions="model.json of each run: how it was trained, and with which versions",
     )
+    parser.add_argument("--folded", nargs="*", default=[], help="names of what is shown folded")
     add_study(parser)
     add_files(parser, out="output (HTML)")
     arguments = parser.parse_args(argv)
@@ -41,22 +42,28 @@ def main(argv: Sequence[str] | None = None) -> None:
     }
     descriptions = [read_json(path) for path in arguments.descriptions]
     trained = [description["versions"] for description in descriptions]
+    notes = [
+        *answers.warnings(facts["table1"], facts["table2"], facts["worths"]),
+        *answers.training_warnings(descriptions),
+        *answers.version_warnings(trained),
+    ]
+    for note in notes:
+        print(f"warning: {note}")
     html = page.make(
         found=list(
             answers.answers(facts["worths"], settings["models"], settings["headline_cutoff"])
         ),
-        notes=[
-            *answers.warnings(facts["table1"], facts["table2"]),
-            *answers.training_warnings(descriptions),
-            *answers.version_warnings(trained),
-        ],
+        notes=notes,
         figures=[
-            page.figure_of(path, caption, f"{path.stem}: {title}")
+            page.figure_of(path, caption, f"{path.stem}: {title}", path.stem in arguments.folded)
             for path, caption, title in zip(
                 figures, arguments.captions, arguments.titles, strict=True
             )
         ],
-        tables=[page.read_layout(path, studies) for path in arguments.tables],
+        tables=[
+            page.read_layout(path, studies, arguments.folded, facts[Path(path).stem])
+            for path in arguments.tables
+        ],
         settings=yaml.safe_dump(settings, allow_unicode=True, sort_keys=False),
         trained=answers.versions_of(trained),
         versions={

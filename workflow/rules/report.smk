@@ -1,6 +1,6 @@
 # Needs: the result files of every run of the study. Makes: results/summaries/*.parquet
 # (means and intervals over users and seeds), of these the tables (csv, md, tex, json)
-# and figures (pdf, png, and the csv behind it), and results/index.html. What is made of
+# and figures (pdf, png, svg, and the csv behind it), and results/index.html. What is made of
 # what stands in src/lastitem/study/products.py.
 
 
@@ -27,7 +27,7 @@ rule summarize:
 
 for kind, products, endings in (
     ("table", TABLES, ["csv", "md", "tex", "json"]),
-    ("figure", FIGURES, ["pdf", "png", "csv"]),
+    ("figure", FIGURES, ["pdf", "png", "svg", "csv"]),
 ):
     for name, product in products.items():
 
@@ -68,7 +68,7 @@ rule page:
         modules=modules("make_page.py"),
         template=f"{SCRIPTS}/lastitem/report/page.html.jinja",
         tables=expand("results/{name}.json", name=made(TABLES)),
-        figures=expand("results/{name}.png", name=made(FIGURES)),
+        figures=expand("results/{name}.svg", name=made(FIGURES)),
         facts=expand("results/{name}.csv", name=made(TABLES) + made(FIGURES)),
         captions=expand(f"{CAPTIONS}/{{name}}.rst", name=made(FIGURES)),
         descriptions=runs("model.json", config["models"] + config["baselines"]),
@@ -88,10 +88,11 @@ rule page:
         ENVIRONMENT
     params:
         titles=[FIGURES[name].shows for name in made(FIGURES)],
+        folded=[name for name, shown in {**TABLES, **FIGURES}.items() if shown.folded],
         studies=json.dumps(studies({**TABLES, **FIGURES}, made(TABLES) + made(FIGURES))),
         settings=study_settings,
     shell:
         "python {input.script:q} --tables {input.tables:q} --figures {input.figures:q}"
-        " --captions {input.captions:q} --titles {params.titles:q}"
+        " --captions {input.captions:q} --titles {params.titles:q} --folded {params.folded}"
         " --descriptions {input.descriptions:q} --settings {params.settings:q} --studies"
-        " {params.studies:q} --out {output:q} > {log:q} 2>&1"
+        " {params.studies:q} --out {output:q} 2>&1 | tee {log:q}"

@@ -39,6 +39,8 @@ CLAIMS = {
         "every λ below 1 brings back some of the targets that an earlier position had right"
     ),
 }
+#: Those that look inside of a model.
+MECHANISM = ("residual dominance", "dependence on λ", "mixing on λ", "recovery")
 PRIVILEGE = 2.0
 _INTERVAL = ["value", "ci_low", "ci_high"]
 

@@ -38,20 +38,23 @@ STYLE = {
     "pdf.fonttype": 42,
     "figure.constrained_layout.use": True,
     "hatch.linewidth": 0.6,
+    # Ids in an SVG are hashes, else drawn at random.
+    "svg.hashsalt": "lastitem",
 }
 mpl.rcParams.update(STYLE)  # type: ignore[arg-type]
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Write a figure as PDF (vector, fonts embedded) or PNG, as the ending of ``path``
-    says; without a date, so that equal figures are equal files.
+    """Write a figure as PDF (vector, fonts embedded), SVG or PNG, as the ending of
+    ``path`` says; without a date, so that equal figures are equal files.
     """
     forms: dict[str, dict[str, Any]] = {
         ".pdf": {"metadata": {"CreationDate": None}},
+        ".svg": {"metadata": {"Date": None}},
         ".png": {"dpi": PNG_DPI, "metadata": {"Software": None}},
     }
     if (ending := Path(path).suffix) not in forms:
-        raise InputError(f"{path}: a figure is written as .pdf or .png")
+        raise InputError(f"{path}: a figure is written as .pdf, .svg or .png")
     with write_aside(path) as aside:
         figure.savefig(aside, **forms[ending])
 

@@ -1,10 +1,10 @@
-"""The study on one page that opens from disk: the answer in a sentence per model, then
-figures, tables, settings.
+"""The study on one page that opens from disk: the answer for each model, warnings,
+claims, figures, tables, settings.
 """
 
 import base64
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ import jinja2
 from pandas import DataFrame
 
 from lastitem.files import read_json
-from lastitem.report.answers import Answer
+from lastitem.report.answers import Answer, Part
+from lastitem.report.claims import MECHANISM
 from lastitem.study.runs import check_study, read_csv
 
 _TEMPLATE = Path(__file__).with_name("page.html.jinja")
@@ -37,9 +38,16 @@ def read_facts(path: str | Path, studies: Mapping[str, str]) -> DataFrame:
     return facts
 
 
-def read_layout(path: str | Path, studies: Mapping[str, str]) -> dict[str, Any]:
+def read_layout(
+    path: str | Path, studies: Mapping[str, str], folded: Container[str] = (), facts: Any = None
+) -> dict[str, Any]:
     """A table for :func:`make`, of the JSON that holds its layout: ``name``, ``title``,
-    ``caption``, ``header`` and ``rows`` of cells (``text``, ``bold``).
+    ``caption``, ``header`` and ``rows`` of cells (``text``, ``bold``, ``number``).
+
+    Parameters
+    ----------
+    folded : names of the tables that are shown folded.
+    facts : the table's CSV; of the claims those of :data:`MECHANISM` are ``folded``.
 
     Raises
     ------
@@ -48,15 +56,77 @@ def read_layout(path: str | Path, studies: Mapping[str, str]) -> dict[str, Any]:
     layout = read_json(path)
     check_study(path, layout["study"], studies.get(Path(path).stem))
     title = re.match(r"(?:Table \d+\. )?.*?(?=\.(?:\s|$)|$)", layout["caption"])
+    numbers = [
+        all(_NUMBER.fullmatch(row[column]) for row in layout["rows"] if row[column] != "n/a")
+        for column in range(len(layout["header"]))
+    ]
     rows = [
         [
-            {"text": text, "bold": [row, column] in layout["bold"]}
+            {
+                "text": unbroken(text),
+                "bold": [row, column] in layout["bold"],
+                "number": numbers[column],
+            }
             for column, text in enumerate(cells)
         ]
         for row, cells in enumerate(layout["rows"])
     ]
-    known = {key: layout[key] for key in ("caption", "header")}
-    return {"name": Path(path).stem, "title": title[0] if title else "", "rows": rows, **known}
+    away = [facts is not None and claim in MECHANISM for claim in _claims(facts, len(rows))]
+    head = zip(layout["header"], numbers, strict=True)
+    return {
+        "name": Path(path).stem,
+        "title": title[0] if title else "",
+        "caption": layout["caption"][title.end() if title else 0 :].lstrip(". "),
+        "header": [{"text": text, "number": number} for text, number in head],
+        "rows": [row for row, is_away in zip(rows, away, strict=True) if not is_away],
+        "folded": [row for row, is_away in zip(rows, away, strict=True) if is_away],
+        "is_folded": Path(path).stem in folded,
+    }
+
+
+#: A number with what may stand behind it: spread, interval, unit.
+_NUMBER = re.compile(r"([+−-]?[\d.,]+%?( ?[±%] ?[\d.,]*)*( ?\[[^\]]*\])?( ?%)?(, p [\d.e-]+)?)?")
+
+
+def _claims(facts: DataFrame | None, rows: int) -> Iterable[str]:
+    return [""] * rows if facts is None or "claim" not in facts else facts["claim"]
+
+
+def unbroken(text: str) -> str:
+    """Text whose intervals and units stay in one line."""
+    within = re.sub(r"\[[^\]]*\]", lambda found: found[0].replace(" ", _BLANK), text)
+    return re.sub(r"(?<=\d) (?=[%±\[])", _BLANK, within)
+
+
+_BLANK = "\N{NO-BREAK SPACE}"
+
+
+def chart_of(account: Sequence[Part]) -> dict[str, Any]:
+    """Where the bars of a small chart lie, in pixels of 400 across."""
+    left, right = 156.0, 346.0
+    low = min(0.0, *(part.ci_low for part in account))
+    high = max(1.0, *(part.ci_high for part in account))
+
+    def at(value: float) -> float:
+        return round(left + (right - left) * (value - low) / (high - low), 1)
+
+    bars = [
+        {
+            "name": part.name,
+            "y": 4 + 28 * place,
+            "x": min(at(part.value), at(0.0)),
+            "width": round(abs(at(part.value) - at(0.0)), 1),
+            "low": at(part.ci_low),
+            "high": at(part.ci_high),
+            "text": f"{part.value:.0f} %",
+        }
+        for place, part in enumerate(account)
+    ]
+    told = (
+        f"{part.name} {part.value:.0f} % [{part.ci_low:.0f}, {part.ci_high:.0f}]"
+        for part in account
+    )
+    return {"bars": bars, "height": 28 * len(bars), "zero": at(0.0), "spoken": "; ".join(told)}
 
 
 def make(
@@ -73,6 +143,7 @@ def make(
     is text, never markup.
     """
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    environment.filters |= {"unbroken": unbroken, "chart": chart_of}
     template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
     return template.render(
         answers=found,
@@ -85,19 +156,18 @@ def make(
     )
 
 
-def figure_of(png: str | Path, caption: str | Path, title: str) -> dict[str, Any]:
+def figure_of(svg: str | Path, caption: str | Path, title: str, folded: bool) -> dict[str, Any]:
     """A figure for :func:`make`: its picture, its width on the page (pixels of 1/96
-    inch), and the text that the report shows too.
+    inch), the text that the report shows too, and whether it is shown folded.
     """
-    text, picture = Path(caption).read_text(encoding="utf-8").strip(), Path(png).read_bytes()
-    # A PNG begins with its signature and the header chunk, whose first number is the
-    # width in pixels; the chunk pHYs holds the pixels of a metre.
-    density = int.from_bytes(picture[picture.index(b"pHYs") + 4 :][:4], "big") * 0.0254
-    width = round(int.from_bytes(picture[16:20], "big") * 96 / round(density))
+    text, picture = Path(caption).read_text(encoding="utf-8").strip(), Path(svg).read_bytes()
+    # Matplotlib gives sizes in points of 1/72 inch.
+    points = re.search(rb'<svg[^>]* width="([\d.]+)pt"', picture)
     return {
-        "name": Path(png).stem,
+        "name": Path(svg).stem,
         "title": title,
         "caption": text,
-        "width": width,
+        "width": round(float(points[1]) * 96 / 72) if points else 600,
         "data": base64.b64encode(picture).decode(),
+        "folded": folded,
     }

@@ -41,6 +41,7 @@ class Shown(NamedTuple):
     reads : summaries, in the order of the function's parameters.
     settings : what else the function is told, by the names of its parameters.
     published : the paper's numbers beside it, a file in config/published.
+    folded : whether the page shows it folded: it is of the mechanism or of λ.
     """
 
     shows: str
@@ -48,6 +49,7 @@ class Shown(NamedTuple):
     reads: tuple[str, ...]
     settings: tuple[str, ...] = ()
     published: str = ""
+    folded: bool = False
 
 
 _DRAWN = ("cutoff", "bootstrap")
@@ -89,12 +91,13 @@ TABLES = {
         "Dataset statistics", "statistics", ("statistics",), published="dataset_statistics.csv"
     ),
     "table2": Shown("Accuracy", "accuracy", ("accuracy",), ("cutoff",), "charts.csv"),
-    "table3": Shown("Mixing ratios", "mixing", ("mixing_ratios", "mixing_at_readout")),
+    "table3": Shown("Mixing ratios", "mixing", ("mixing_ratios", "mixing_at_readout"), folded=True),
     "table4": Shown(
         "Recovery and chosen λ",
         "recovery",
         ("at_the_choice", "recovery_curves"),
         ("tolerance", "cutoff"),
+        folded=True,
     ),
     "table5": Shown("Tie order", "tie_order", ("tie_order",), ("cutoff",)),
     "worths": Shown("What is worth what", "worths", ("worths", "yardsticks"), ("cutoff",)),
@@ -111,19 +114,29 @@ FIGURES = {
     "fig2": Shown(
         "Last-item hit rates", "last_item_hit_rates", ("last_item_hit_rates",), ("cutoff",)
     ),
-    "fig3": Shown("Attention and AttnResLN maps", "attention_maps", ("attention_maps",)),
+    "fig3": Shown(
+        "Attention and AttnResLN maps", "attention_maps", ("attention_maps",), folded=True
+    ),
     "fig4": Shown(
         "λ against HRLI and mixing",
         "residual_sweep",
         ("residual_sweep", "mixing_by_scale"),
         ("cutoff",),
+        folded=True,
     ),
-    "fig5": Shown("HRLI against accuracy along λ", "tradeoff", ("residual_sweep",), ("cutoff",)),
+    "fig5": Shown(
+        "HRLI against accuracy along λ",
+        "tradeoff",
+        ("residual_sweep",),
+        ("cutoff",),
+        folded=True,
+    ),
     "fig6": Shown(
         "Chosen λ and oracle",
         "recovery",
         ("recovery_sweep", "recovery_curves", "chosen_scales"),
         ("tolerance", "cutoff"),
+        folded=True,
     ),
     "fig7": Shown("Tie order", "tie_order", ("tie_order",), ("cutoff",)),
     "fig8": Shown("What is worth what", "worths", ("worths",), ("cutoff", "baselines")),
