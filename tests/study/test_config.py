@@ -15,7 +15,14 @@ import yaml
 from lastitem.errors import InputError
 from lastitem.models.registry import build
 from lastitem.models.settings import ARCHITECTURES
-from lastitem.study.config import _fill_in, check, own_settings, study_runs, tie_order_runs
+from lastitem.study.config import (
+    _fill_in,
+    check,
+    own_settings,
+    study_runs,
+    tie_order_runs,
+    why_no_tie_order,
+)
 from lastitem.study.settings import TrainingSettings, checked
 
 ROOT = Path(__file__).parents[2]
@@ -631,6 +638,38 @@ def test_the_tie_order_study_adds_its_datasets():
     ]
     config["models"] = ["gru4rec"]
     assert tie_order_runs(config) == []
+
+
+@pytest.mark.parametrize(
+    ("named", "study", "why"),
+    [
+        ([], {}, "name its logs, splits and models under tie_order in the config"),
+        (
+            ["toys", "beauty"],
+            {},
+            "tie_order.datasets (toys, beauty) and datasets (ml-100k) have no name in common",
+        ),
+        (
+            ["ml-100k"],
+            {"splits": ["gts"], "models": ["gru4rec", "bert4rec"]},
+            "tie_order.splits (loo) and splits (gts) have no name in common; tie_order.models"
+            " (sasrec) and models (gru4rec, bert4rec) have no name in common",
+        ),
+        (
+            ["ml-100k"],
+            {"exclude": [{"model": "sasrec"}]},
+            "exclude leaves out every run that tie_order names",
+        ),
+    ],
+)
+def test_it_is_said_why_there_is_no_tie_order_study(named, study, why):
+    """Which key has nothing in common with the study, with what both name."""
+    config = changed(
+        ["tie_order"], {"datasets": named, "splits": ["loo"], "models": ["sasrec"], "draws": 1}
+    )
+    config |= study
+    check(config, SCHEMA)
+    assert tie_order_runs(config) == [] and why_no_tie_order(config) == why
 
 
 def test_a_dataset_of_ones_own_is_not_overwritten_by_the_tie_order_study():

@@ -15,7 +15,7 @@ from snakemake.exceptions import WorkflowError
 sys.path.insert(0, str(Path(workflow.basedir) / "src"))
 
 from lastitem.models.settings import import_path
-from lastitem.study.config import check, own_settings, study_runs
+from lastitem.study.config import check, own_settings, study_runs, why_no_tie_order
 from lastitem.errors import InputError, after_failure
 from lastitem.study.dependencies import files_of, imported_modules
 from lastitem.study.products import FIGURES, SUMMARIES, TABLES
@@ -135,8 +135,7 @@ def files_of_summary(wildcards):
     behind = runs_of(config, summary.of)
     if not behind:
         raise WorkflowError(
-            "table5, fig7: this study has no tie-order study: name its logs, splits and"
-            " models under tie_order in the config"
+            f"table5, fig7: this study has no tie-order study: {why_no_tie_order(config)}"
         )
     places = []
     for name in summary.reads:

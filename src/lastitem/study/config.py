@@ -130,6 +130,21 @@ def tie_order_runs(config: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
+def why_no_tie_order(config: Mapping[str, Any]) -> str:
+    """Why the tie-order study has no run, and what to name where."""
+    named = config["tie_order"]
+    if not named["datasets"]:
+        return "name its logs, splits and models under tie_order in the config"
+    apart = [
+        f"tie_order.{key} ({', '.join(named[key])}) and {key} ({', '.join(config[key])}) have no"
+        " name in common"
+        for key in ("datasets", "splits", "models")
+        if not {*named[key]} & {*config[key]}
+    ]
+    # Each key has something in common, so only this can leave nothing.
+    return "; ".join(apart) or "exclude leaves out every run that tie_order names"
+
+
 def study_runs(config: Mapping[str, Any], models: Iterable[str]) -> list[dict[str, Any]]:
     """The runs of a checked config for some of its models: every combination but those
     that an entry of ``exclude`` matches.
