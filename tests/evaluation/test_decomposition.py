@@ -503,6 +503,7 @@ def test_decompose_equals_the_literal_over_all_users(kind, scale):
     lengths = [len(blocks[0].entering) for blocks in per_user]
     count = np.zeros((MAP, MAP), dtype=int)
     maps = {name: np.zeros((len(model.blocks), MAP, MAP)) for name in ("attention", "norm")}
+    older = np.zeros((2, len(model.blocks), MAP))
     every = []
     for row, (blocks, length) in enumerate(zip(per_user, lengths, strict=True)):
         ratios = np.array(
@@ -530,9 +531,16 @@ def test_decompose_equals_the_literal_over_all_users(kind, scale):
             maps["norm"][corner] += (
                 literal.parts["AttnResLN"].norm(dim=-1)[-shown:, -shown:].numpy()
             )
+            if length > MAP:
+                older[0, layer] += literal.weights.mean(0)[-MAP:, :-MAP].sum(1).numpy()
+                before = literal.parts["AttnResLN"][-MAP:, :-MAP]
+                older[1, layer] += before.sum(1).norm(dim=-1).numpy()
     assert np.array_equal(found.map_count, count)
     np.testing.assert_allclose(found.attention_map, maps["attention"] / count, atol=1e-9)
     np.testing.assert_allclose(found.norm_map, maps["norm"] / count, atol=1e-6)
+    longer = sum(length > MAP for length in lengths)
+    assert longer and found.older_count.tolist() == [longer] * MAP
+    np.testing.assert_allclose(found.older, older / longer, atol=1e-6)
     np.testing.assert_allclose(
         np.sort(found.every, axis=0), np.sort(np.concatenate(every), axis=0), atol=1e-6
     )
@@ -724,7 +732,8 @@ def test_the_script_writes_what_was_found(tmp_path, capsys):
         assert row["latest"] == pytest.approx(found.latest[place])
     maps = read_run_tables([tmp_path / "maps.parquet"]).rows
     maps = maps.set_index(["layer", "query", "source"])
-    assert len(maps) == 2 * MAP * MAP
+    assert len(maps) == 2 * MAP * (MAP + 1)
+    assert maps.loc[(1, 0, -MAP), "norm"] == pytest.approx(found.older[1, 0, -1], nan_ok=True)
     newest = maps.loc[(1, 0, 0)]
     assert newest["attention"] == pytest.approx(found.attention_map[0, -1, -1])
     assert newest["norm"] == pytest.approx(found.norm_map[0, -1, -1])
@@ -792,6 +801,8 @@ def test_columns_say_which_number_is_which():
         maps,
         -maps,
         np.array([[1, 2], [3, 4]]),
+        np.arange(10.0, 18.0).reshape(2, 2, 2),
+        np.array([5, 6]),
         0,
         0.0,
     )
@@ -828,3 +839,5 @@ def test_columns_say_which_number_is_which():
         for layer, query, source, weight, norm, n in zip(*made.maps().values(), strict=True)
     }
     assert cells[2, -1, 0] == (5.0, -5.0, 2) and cells[1, 0, -1] == (2.0, -2.0, 3)
+    # What is older than both: of layer 1 at the newest, of layer 2 at the one before.
+    assert cells[1, 0, -2] == (11.0, 15.0, 6) and cells[2, -1, -2] == (12.0, 16.0, 5)

@@ -11,6 +11,7 @@ import torch
 import rescale as script
 from lastitem.data.sequences import HeldOut, read_held_out
 from lastitem.errors import InputError
+from lastitem.evaluation.interventions import intervention
 from lastitem.evaluation.ranking import rank
 from lastitem.evaluation.recovery import (
     READOUT_OFFSETS,
@@ -20,7 +21,6 @@ from lastitem.evaluation.recovery import (
     recoverable,
     recovery,
 )
-from lastitem.evaluation.interventions import intervention
 from lastitem.models.registry import build, save
 from lastitem.report.summaries import recovery_curves
 from lastitem.study.runs import read_run_tables

@@ -9,9 +9,9 @@ import torch
 from lastitem.data.sequences import HeldOut
 from lastitem.evaluation import decomposition
 from lastitem.evaluation.decomposition import decompose
+from lastitem.evaluation.interventions import intervention
 from lastitem.evaluation.ranking import rank
 from lastitem.evaluation.rescaling import rank_scaled
-from lastitem.evaluation.interventions import intervention
 from lastitem.models.registry import build
 from lastitem.study.runs import PARTS
 

@@ -65,6 +65,10 @@ class Decomposition:
         attention weight (mean of the heads) and of ‖part_ij‖ for AttnResLN; row =
         query, column = source, newest last; NaN where no input is long enough.
     map_count : int64 [P, P], inputs behind each cell.
+    older : float64 [2, layers, P], for each query the attention weight of all positions
+        before the newest P together, and the norm of the sum of their parts; averages
+        over the inputs that have such positions.
+    older_count : int64 [P], inputs behind each.
     single_item_inputs : inputs with one item, left out of the ratios.
     additivity_error : largest |parts + left-out terms − output|.
     """
@@ -77,6 +81,8 @@ class Decomposition:
     attention_map: Floats
     norm_map: Floats
     map_count: Ints
+    older: Floats
+    older_count: Ints
     single_item_inputs: int
     additivity_error: float
 
@@ -122,17 +128,22 @@ class Decomposition:
 
     def maps(self) -> dict[str, NDArray[Any]]:
         """Columns ``layer`` (from 1), ``query``, ``source`` (0: newest, −1 the one
-        before, …), ``attention``, ``norm``, ``n``.
+        before, … −P: all that are older than the newest P), ``attention``, ``norm``,
+        ``n``.
         """
-        layer, query, source = np.indices(self.norm_map.shape)
-        newest = self.norm_map.shape[1] - 1
+        cells = np.concatenate(
+            [self.older[..., None], np.stack([self.attention_map, self.norm_map])], axis=3
+        )
+        layer, query, source = np.indices(cells.shape[1:])
+        count = np.column_stack([self.older_count, self.map_count])
+        positions = cells.shape[2]
         return {
             "layer": layer.ravel() + 1,
-            "query": query.ravel() - newest,
-            "source": source.ravel() - newest,
-            "attention": self.attention_map.ravel(),
-            "norm": self.norm_map.ravel(),
-            "n": np.broadcast_to(self.map_count, self.norm_map.shape).ravel(),
+            "query": query.ravel() - positions + 1,
+            "source": source.ravel() - positions,
+            "attention": cells[0].ravel(),
+            "norm": cells[1].ravel(),
+            "n": np.broadcast_to(count, cells.shape[1:]).ravel(),
         }
 
 
@@ -282,6 +293,34 @@ def newest_maps(
     return _weights_among(trace, index).mean(dim=-1), part_norms(trace, index), valid
 
 
+def older_parts(
+    trace: BlockTrace, start: Tensor, end: Tensor, positions: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What the newest positions take from all positions before them together.
+
+    Parameters
+    ----------
+    start, end, positions : as in :func:`newest_maps`.
+
+    Returns
+    -------
+    weights : [B, P], sum of the attention weights, mean over heads.
+    norms : [B, P], norm of the sum of the AttnResLN parts.
+    valid : bool [B], whether there are such positions.
+    """
+    place = _rows(trace.before_norm[0])
+    oldest = (end - positions)[:, None]
+    is_older = (place >= start[:, None]) & (place < oldest)
+    index = (oldest + torch.arange(positions, device=end.device)).clamp(min=0)
+    batch = _rows(index)[:, None]
+    weights = trace.attention[batch, :, index].transpose(1, 2) * is_older[:, None, None]
+    parts = torch.einsum("bhpe,hed->bpd", weights @ trace.values, trace.output_weight)
+    before = trace.before_norm[batch, index]
+    deviation = (before.var(dim=-1, unbiased=False, keepdim=True) + trace.norm_epsilon).sqrt()
+    norms = (_centred(trace, parts) / deviation).norm(dim=-1)
+    return weights.sum(dim=-1).mean(dim=1), norms, oldest[:, 0] > start
+
+
 def stack_mixing_ratio(traces: Sequence[BlockTrace], readout: Tensor) -> Tensor:
     """[B]: the share at the read-out, int64 [B], that the rollout of part norms over
     all blocks takes from other positions.
@@ -366,6 +405,7 @@ def decompose(
                 maps.add(traces, start, end, counted)
     with np.errstate(invalid="ignore", divide="ignore"):
         attention_map, norm_map = maps.sums / maps.count
+        older = maps.older / maps.older_count
     return Decomposition(
         user=chosen.user,
         latest=latest,
@@ -375,17 +415,23 @@ def decompose(
         attention_map=attention_map,
         norm_map=norm_map,
         map_count=maps.count,
+        older=older,
+        older_count=maps.older_count,
         single_item_inputs=len(cases) - len(chosen),
         additivity_error=error,
     )
 
 
 class _Maps:
-    """Sums over inputs of :func:`newest_maps` of each block, and their counts."""
+    """Sums over inputs of :func:`newest_maps` and :func:`older_parts` of each block,
+    and their counts.
+    """
 
     def __init__(self, blocks: int, positions: int) -> None:
         self.sums = np.zeros((2, blocks, positions, positions))
         self.count = np.zeros((positions, positions), dtype=np.int64)
+        self.older = np.zeros((2, blocks, positions))
+        self.older_count = np.zeros(positions, dtype=np.int64)
 
     def add(
         self, traces: Sequence[BlockTrace], start: Tensor, end: Tensor, counted: Tensor
@@ -395,5 +441,15 @@ class _Maps:
             *maps, valid = newest_maps(trace, start, end, len(self.count))
             both = valid[:, :, None] & valid[:, None] & counted[:, None, None]
             for total, cells in zip(self.sums[:, layer], maps, strict=True):
-                total += torch.where(both, cells, 0).sum(dim=0, dtype=torch.float64).cpu().numpy()
+                total += _total(cells, both)
+            *sums, has_older = older_parts(trace, start, end, len(self.count))
+            older = valid & (has_older & counted)[:, None]
+            for total, cells in zip(self.older[:, layer], sums, strict=True):
+                total += _total(cells, older)
         self.count += both.sum(dim=0).cpu().numpy()
+        self.older_count += older.sum(dim=0).cpu().numpy()
+
+
+def _total(cells: Tensor, counted: Tensor) -> Floats:
+    """The sum over the inputs of what is counted of them."""
+    return torch.where(counted, cells, 0).sum(dim=0, dtype=torch.float64).cpu().numpy()

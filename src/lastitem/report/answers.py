@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pandas as pd
-from pandas import DataFrame
+from pandas import DataFrame, Series
 
 from lastitem.data.core import UNUSUAL_TIES_PERCENT
 from lastitem.report.names import shown_name
@@ -21,6 +21,10 @@ FEW_USERS = 1000
 #: Shares from which a reader is warned.
 MANY_COLD_PERCENT, MANY_LOST_PERCENT, MANY_UNCHANGED_PERCENT = 5.0, 1.0, 20.0
 MANY_FILTERED_PERCENT = 50.0
+#: How far the size of a known log may be from the paper's.
+OTHER_EDITION_PERCENT = 1.0
+#: Items for each place of a list, below which a hit says little.
+FEW_ITEMS_A_PLACE = 5
 
 
 class Part(NamedTuple):
@@ -126,14 +130,29 @@ def _of_yardstick(yardsticks: DataFrame, model: str) -> Iterator[str]:
         )
 
 
-def warnings(statistics: DataFrame, accuracy: DataFrame) -> Iterator[str]:
+def warnings(statistics: DataFrame, accuracy: DataFrame, worths: DataFrame) -> Iterator[str]:
     """What a reader should know before trusting the numbers.
 
     Parameters
     ----------
     statistics : table1.csv.
     accuracy : table2.csv.
+    worths : worths.csv.
     """
+    yield from _of_logs(statistics)
+    yield from _of_accuracy(accuracy, statistics)
+    shares = worths[worths["reading"] == SHARE]
+    for row in shares[shares["ci_high"] >= 100.0].to_dict("records"):
+        yield (
+            f"{shown_name(row['model'])} on {row['dataset']} ({row['split']}) is not shown to be"
+            f" better than {shown_name(row['part'])}, which has {row['value']:.0f} %"
+            f" [{row['ci_low']:.0f}, {row['ci_high']:.0f}] of its accuracy."
+        )
+
+
+def _of_logs(statistics: DataFrame) -> Iterator[str]:
+    """What is unusual about the logs."""
+    published = statistics[statistics["source"] == "paper"].set_index("dataset")
     for row in statistics[statistics["source"] == "measured"].to_dict("records"):
         if row["tied_transitions_percent"] > UNUSUAL_TIES_PERCENT:
             yield (
@@ -143,22 +162,44 @@ def warnings(statistics: DataFrame, accuracy: DataFrame) -> Iterator[str]:
                 " and part of what is found may be that order; table5 and fig7 tell how much,"
                 " where made."
             )
-        for what, name in (("events", "interactions"), ("users", "users"), ("items", "items")):
+        for name in ("interactions", "users", "items"):
             raw, kept = row[f"raw_{name}"], row[name]
+            what = "events" if name == "interactions" else name
             if kept < (1 - MANY_FILTERED_PERCENT / 100) * raw:
                 yield (
                     f"{row['dataset']}: the core filter left {int(kept):,} of {int(raw):,} {what};"
                     " what is found is about these. A smaller p_core keeps more."
                 )
+            if row["dataset"] in published.index:
+                theirs = published.loc[row["dataset"], name]
+                if abs(kept - theirs) > OTHER_EDITION_PERCENT / 100 * theirs:
+                    yield (
+                        f"{row['dataset']}: {int(kept):,} {what} where the paper has"
+                        f" {int(theirs):,}. Is it another edition of the log, or another filter?"
+                        " Its numbers are not the paper's."
+                    )
+
+
+def _of_accuracy(accuracy: DataFrame, statistics: DataFrame) -> Iterator[str]:
+    """What is unusual about the test parts, and about models on them."""
+    measured = statistics[statistics["source"] == "measured"].set_index("dataset")
     per_study = accuracy.drop_duplicates(["dataset", "split"])
     for row in per_study.to_dict("records"):
         name, cases = f"{row['dataset']} ({row['split']})", row["cases"]
         if row["users"] < FEW_USERS:
             yield f"{name}: only {row['users']:,} users are tested; the intervals are wide."
+        items = measured.loc[row["dataset"], "items"]
+        left = items - measured.loc[row["dataset"], "avg_length"] * bool(row["filter_seen"])
+        largest = accuracy.loc[of_log(accuracy, row), "cutoff"].max()
+        if left < FEW_ITEMS_A_PLACE * largest:
+            yield (
+                f"{name}: about {left:.0f} items can be recommended to a user, and lists are up to"
+                f" {largest:.0f} long: a hit says little. Smaller cutoffs say more."
+            )
         if row["cold_targets"] > MANY_COLD_PERCENT / 100 * cases:
             yield (
                 f"{name}: {row['cold_targets']:,} of {cases:,} targets never occur in training; no"
-                " model here can learn them."
+                " model here can learn them. table2 has the accuracy without them, too."
             )
         if row["targets_lost_to_filter"] > MANY_LOST_PERCENT / 100 * cases:
             yield (
@@ -185,6 +226,11 @@ def warnings(statistics: DataFrame, accuracy: DataFrame) -> Iterator[str]:
             f"Trained once (one seed): {', '.join(once)}. Their intervals are over users and say"
             " nothing about another training."
         )
+
+
+def of_log(table: DataFrame, row: Mapping[str, Any]) -> Series:
+    """Whether rows are of the dataset and split of a row."""
+    return (table["dataset"] == row["dataset"]) & (table["split"] == row["split"])
 
 
 def training_warnings(descriptions: Sequence[Mapping[str, Any]]) -> Iterator[str]:

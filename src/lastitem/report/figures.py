@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from pandas import DataFrame
@@ -120,7 +121,8 @@ def last_item_hit_rates(rates: DataFrame, cutoff: int) -> Figure:
 
 def attention_maps(maps: DataFrame) -> Figure:
     """Attention map beside AttnResLN map over the newest positions: a row per dataset,
-    model and layer.
+    model and layer. Shares of each query's row, on a logarithmic scale; the left column
+    is all that is older.
     """
     panels = distinct_rows(maps, [*STUDY_COLUMNS, "layer"])
     if not panels:
@@ -128,38 +130,36 @@ def attention_maps(maps: DataFrame) -> Figure:
     size = (6.6, 2.9 * len(panels) + 0.5)
     figure, axes = plt.subplots(len(panels), 2, figsize=size, squeeze=False)
     columns = (
-        ("attention", "attention weight (mean of heads)", "Blues"),
-        ("norm", "‖AttnResLN part‖", "Oranges"),
+        ("attention", "share of the attention (mean of heads)", "Blues"),
+        ("norm", "share of ‖AttnResLN part‖", "Oranges"),
     )
     for row, (dataset, split, model, layer) in zip(axes, panels, strict=True):
         cells = maps[of_study(maps, (dataset, split, model)) & (maps["layer"] == layer)]
+        oldest = int(cells["query"].min())
         for axis, (value, label, colours) in zip(row, columns, strict=True):
-            table = cells.pivot_table(index="query", columns="source", values=value, sort=True)
-            edges = (table.columns.min() - 0.5, 0.5, 0.5, table.index.min() - 0.5)
-            look = {"cmap": colours, "extent": edges, "vmin": 0, "interpolation": "nearest"}
-            figure.colorbar(
-                axis.imshow(table.to_numpy(), **look), ax=axis, shrink=0.85, label=label
-            )
+            table = cells.pivot_table(index="query", columns="source", values=value, dropna=False)
+            table = table.div(table.sum(axis=1), axis=0)
+            edges = (oldest - 1.5, 0.5, 0.5, oldest - 0.5)
+            look: dict[str, Any] = {"cmap": colours, "extent": edges, "interpolation": "nearest"}
+            drawn = axis.imshow(table.to_numpy(), norm=LogNorm(SMALLEST_SHARE, 1.0), **look)
+            figure.colorbar(drawn, ax=axis, shrink=0.85, label=label)
             axis.set_xlabel("source position (0: newest)")
             axis.set_ylabel("query position")
-            ticks = list(range(0, int(table.index.min()) - 1, -5))
-            axis.set_xticks(ticks)
+            ticks = list(range(0, oldest - 1, -5))
+            axis.set_xticks([oldest - 1, *ticks], ["older", *map(str, ticks)])
             axis.set_yticks(ticks)
+            axis.axvline(oldest - 0.5, color="#888888", linewidth=0.6)
             axis.set_title(f"{dataset} ({split}), {shown_name(model)}, block {layer}", fontsize=8.5)
-        ends = (cells["query"].max(), cells["query"].min())
-        newest, oldest = (cells[cells["query"] == place].iloc[0] for place in ends)
+        known = cells[cells["source"] >= oldest]
+        ends = (known["query"].max(), known["query"].min())
+        newest, last = (known[known["query"] == place].iloc[-1] for place in ends)
         sizes = (
-            f"n = {int(newest['n']):,} targets at {newest['query']:g},\n{int(oldest['n']):,} at"
-            f" {oldest['query']:g}{seeds_note(cells)}"
+            f"n = {int(newest['n']):,} targets at {newest['query']:g},\n{int(last['n']):,} at"
+            f" {last['query']:g}{seeds_note(cells)}"
         )
         corner = {"xycoords": "axes fraction", "ha": "right", "va": "top", "fontsize": 7.5}
         row[1].annotate(sizes, (0.97, 0.95), **corner)
-    add_title(
-        figure,
-        "What attention looks at, and what the block passes on (residual and normalization"
-        " included)\nAverages over the test inputs that have both positions, and over seeds; the"
-        " newest position is 0, BERT4Rec's its [MASK]. Each panel has its own scale of colours.",
-    )
+    add_title(figure, "What attention looks at, and what the block passes on")
     return figure
 
 
@@ -369,5 +369,7 @@ def _tie_bars(axis: Axes, bars: DataFrame) -> None:
     axis.axhline(0, color="black", linewidth=0.6)
 
 
+#: Smaller shares of a map have the lightest colour.
+SMALLEST_SHARE = 0.001
 _NO_RESIDUAL = "No model of this study has an attention residual to scale."
 _RECOVERED = ("hit_rate_kept", "recovery")

@@ -49,6 +49,8 @@ STATISTICS = (
     "tied_targets_percent",
 )
 RAW_COUNTS = ("users", "items", "interactions")
+#: The metric NDCG over the targets that occur in training.
+WITHOUT_COLD = "ndcg without cold targets"
 _CURVE = [
     "cases",
     "hit_rate",
@@ -124,13 +126,18 @@ def accuracy(
 
 def accuracy_of_ranks(ranks: DataFrame, cutoffs: Sequence[int], bootstrap: Bootstrap) -> DataFrame:
     """NDCG@K, HR@K and MRR@K (conditions ``metric``, ``cutoff``) from the ranks of test
-    targets.
+    targets; where some are cold, NDCG@K once more without them.
     """
     parts = []
-    for metric in RANK_METRICS:
+    known = ranks[~ranks["cold"]] if "cold" in ranks else ranks
+    for metric, cutoff in itertools.product(RANK_METRICS, cutoffs):
+        value = per_user(metric, ranks["target_rank"].to_numpy(), cutoff)
+        parts.append(measured(ranks, value, np.ones(len(ranks)), metric=metric, cutoff=cutoff))
+    if 0 < len(known) < len(ranks):
         for cutoff in cutoffs:
-            value = per_user(metric, ranks["target_rank"].to_numpy(), cutoff)
-            parts.append(measured(ranks, value, np.ones(len(ranks)), metric=metric, cutoff=cutoff))
+            value = per_user("ndcg", known["target_rank"].to_numpy(), cutoff)
+            ones = np.ones(len(known))
+            parts.append(measured(known, value, ones, metric=WITHOUT_COLD, cutoff=cutoff))
     return summarize(pd.concat(parts), ["metric", "cutoff"], bootstrap)
 
 
@@ -327,12 +334,14 @@ def chosen_scales(curves: DataFrame, tolerances: Sequence[float]) -> DataFrame:
     of_test += ["hit_rate", "hit_rate_kept"]
     for run, group in curves[curves["recoverable"].notna()].groupby(RUN_COLUMNS, sort=False):
         parts = {part: table.set_index("residual_scale") for part, table in group.groupby("part")}
-        test = parts["test"]
+        test, validation = parts["test"], parts["validation"]
         for tolerance, (selection, part) in itertools.product(
             tolerances, ((ON_VALIDATION, "validation"), (ORACLE, "test"))
         ):
+            # A λ above 1 is shown, and never chosen: it is no weaker residual.
+            allowed = parts[part][parts[part].index <= 1.0]
             rate, gain, size = (
-                parts[part][column] for column in ("hit_rate", "recovery", "recoverable")
+                allowed[column] for column in ("hit_rate", "recovery", "recoverable")
             )
             scale = choose_scale(rate.to_dict(), gain.to_dict(), tolerance, int(size.iloc[0])).scale
             rows.append(
@@ -345,7 +354,8 @@ def chosen_scales(curves: DataFrame, tolerances: Sequence[float]) -> DataFrame:
                     "hit_rate_at_1": test.loc[1.0, "hit_rate"],
                     "ndcg": test.loc[scale, "ndcg"],
                     "ndcg_at_1": test.loc[1.0, "ndcg"],
-                    "validation_recoverable": parts["validation"]["recoverable"].iloc[0],
+                    "validation_recoverable": validation["recoverable"].iloc[0],
+                    "validation_hit_rate_at_1": validation.loc[1.0, "hit_rate"],
                 }
             )
     columns = None if rows else [*RUN_COLUMNS, "tolerance", "selection", "residual_scale"]

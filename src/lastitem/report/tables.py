@@ -8,6 +8,7 @@ import pandas as pd
 from pandas import DataFrame, Series
 
 from lastitem.report.names import shown_intervention
+from lastitem.report.summaries import WITHOUT_COLD
 from lastitem.report.table import NOT_APPLICABLE, Table, cell, counts, laid_out, with_interval
 
 # A table in a module of its own.
@@ -24,6 +25,8 @@ from lastitem.study.runs import (
     Rows,
 )
 
+#: Below it a corrected p-value tells two models apart.
+SEPARATED = 0.05
 #: K of the paper's charts.
 CHARTED_CUTOFF = 10
 
@@ -73,13 +76,14 @@ def statistics(summary: Rows, published: DataFrame) -> Table:
     return Table(facts, layout, caption)
 
 
-def accuracy(summary: Rows, published: DataFrame, cutoff: int) -> Table:
+def accuracy(summary: Rows, comparisons: Rows, published: DataFrame, cutoff: int) -> Table:
     """Accuracy per dataset and model: mean ± sd over seeds, with n, and the paper's
     beside it where there is one.
 
     Parameters
     ----------
     summary : :func:`lastitem.report.summaries.accuracy`.
+    comparisons : :func:`lastitem.report.summaries.comparisons`: what is bold.
     published : the paper's charts: dataset, model, hrli10, hrl2i10, ndcg10,
         partial_change_percent, full_change_percent.
     cutoff : K of the layout.
@@ -95,6 +99,7 @@ def accuracy(summary: Rows, published: DataFrame, cutoff: int) -> Table:
         metric: f"{name}@{cutoff}"
         for metric, name in (("ndcg", "NDCG"), ("hr", "HR"), ("mrr", "MRR"))
     } | {"coverage": f"Coverage@{cutoff}"}
+    cold = headline["metric"].eq(WITHOUT_COLD).any()
     counts = {
         "Users": "users",
         "Targets": "cases",
@@ -102,40 +107,58 @@ def accuracy(summary: Rows, published: DataFrame, cutoff: int) -> Table:
         "Cold": "cold_targets",
         "Lost to filter": "targets_lost_to_filter",
     }
-    rows, printed = [], []
+    rows = []
     for study, group in headline.groupby(STUDY_COLUMNS, sort=False):
         by_metric = group.set_index("metric")
         first, ndcg = by_metric.iloc[0], by_metric.loc["ndcg"]
         paper = {f"Paper's NDCG@{cutoff}": cell("{:.4f}", ndcg["paper"])} if beside else {}
-        printed.append([*study, *(round(float(by_metric.at[m, "value"]), 4) for m in labels)])
         rows.append(
             {
                 **_named(study),
                 **{label: _spread(by_metric.loc[metric]) for metric, label in labels.items()},
                 f"NDCG@{cutoff} 95 % interval": f"[{ndcg['ci_low']:.4f}, {ndcg['ci_high']:.4f}]",
+                **({f"NDCG@{cutoff} without cold": _without_cold(by_metric)} if cold else {}),
                 **paper,
                 **{name: f"{first[count]:,}" for name, count in counts.items()},
             }
         )
-    values = DataFrame(printed, columns=[*STUDY_COLUMNS, *labels.values()])
     charts = " The paper's values are read off its charts." if beside else ""
     caption = (
         "Table 2. Accuracy on the test part, full-catalogue ranking; seen items left out:"
         f" {_seen(facts)}. Mean over seeds, ± standard deviation where there are several; the"
         " interval is a bootstrap over users. Cold: targets that never occur in training. Lost to"
         " filter: targets already in the user's history, which the seen filter makes impossible to"
-        f" hit; they count as misses. Best in bold.{charts}"
+        f" hit; they count as misses. Bold: best on its log, and apart from every other"
+        f" model there, yardsticks aside, by the paired test (p < {SEPARATED}, corrected).{charts}"
     )
-    return Table(facts, laid_out(rows), caption, _best(values))
+    best = _separated(headline[headline["metric"] == "ndcg"], comparisons.rows)
+    return Table(facts, laid_out(rows), caption, {labels["ndcg"]: best})
 
 
-def _best(values: DataFrame) -> dict[str, list[int]]:
-    """Column → rows of the models that are best on their dataset and split, of values
-    as they are printed.
+def _without_cold(by_metric: DataFrame) -> str:
+    """NDCG over the targets that occur in training; that of all where none is cold."""
+    name = WITHOUT_COLD if WITHOUT_COLD in by_metric.index else "ndcg"
+    return _spread(by_metric.loc[name])
+
+
+def _separated(ndcg: DataFrame, comparisons: DataFrame) -> list[int]:
+    """Rows of the models that have the best NDCG of their dataset and split, and whose
+    test against each other model there has a p-value below :data:`SEPARATED`.
     """
-    measures = values.columns.difference(STUDY_COLUMNS, sort=False)
-    top = values.groupby(["dataset", "split"], sort=False)[list(measures)].transform("max")
-    return {name: np.flatnonzero(values[name] == top[name]).tolist() for name in measures}
+    found = []
+    tested = comparisons[(comparisons["contrast"] == "model") & (comparisons["measure"] == "NDCG")]
+    ndcg = ndcg.reset_index(drop=True)
+    for log, own in ndcg.groupby(["dataset", "split"], sort=False):
+        best = own["value"].idxmax()
+        of_log = tested[(tested["dataset"] == log[0]) & (tested["split"] == log[1])]
+        name = own.loc[best, "model"]
+        sides = of_log[(of_log["condition"] == name) | (of_log["reference"] == name)]
+        apart = sides[sides["p_holm"] < SEPARATED]
+        others = {*apart["condition"], *apart["reference"]} - {name}
+        compared = {*of_log["condition"], *of_log["reference"]} - {name}
+        if compared and others == compared and name in {*of_log["condition"], *of_log["reference"]}:
+            found.append(int(best))
+    return found
 
 
 def mixing(summary: Rows, readout: Rows) -> Table:

@@ -25,11 +25,8 @@ from lastitem.data.download.synthetic import (
 )
 from lastitem.errors import InputError
 from lastitem.evaluation.metrics import per_user
-from lastitem.evaluation.ranking import rank
-from lastitem.evaluation.shuffling import orders_and_repeats, reorder
 from lastitem.models.registry import build
 from lastitem.report.pooling import Bootstrap
-from lastitem.report.summaries import shuffles
 from lastitem.study.settings import TrainingSettings
 from lastitem.training.loop import train
 from tests.literal import held_out
