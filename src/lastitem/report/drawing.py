@@ -103,15 +103,6 @@ def reach_of(row: Series) -> list[list[float]]:
     return [[row["value"] - row["ci_low"]], [row["ci_high"] - row["value"]]]
 
 
-def spread_note(table: DataFrame, band: bool = False) -> str:
-    """What the whiskers or bands of a figure are, for its title."""
-    interval, deviation = ("Bands", "Capped") if band else ("Whiskers", "Thick grey")
-    several = f" {deviation}: ± standard deviation over seeds."
-    return f"{interval}: 95 % bootstrap interval over users." + (
-        several if table["sd_seeds"].notna().any() else ""
-    )
-
-
 class Panel(NamedTuple):
     """A panel of a grid that has rows: its dataset, split and model, where it is drawn,
     its rows, and what stands above and beside it.
@@ -172,8 +163,7 @@ def add_legend(figure: Figure, handles: Any, labels: Any = None, *, ncols: int) 
 def add_title(figure: Figure, text: str) -> None:
     """A title that never runs off the figure, however narrow the grid."""
     width = int(figure.get_figwidth() * 14)
-    lines = (textwrap.fill(line, width) for line in text.splitlines())
-    figure.suptitle("\n".join(lines), fontsize=8.5)
+    figure.suptitle(textwrap.fill(text, width), fontsize=8.5)
 
 
 def size_note(rows: DataFrame) -> str:

@@ -27,7 +27,6 @@ from lastitem.report.drawing import (
     reach_of,
     seeds_note,
     size_note,
-    spread_note,
     style_of,
 )
 from lastitem.report.names import shown_name
@@ -111,11 +110,7 @@ def last_item_hit_rates(rates: DataFrame, cutoff: int) -> Figure:
     for spare in axes.ravel()[len(studies) :]:
         spare.set_axis_off()
     add_legend(figure, *axes[0][0].get_legend_handles_labels(), ncols=2)
-    add_title(
-        figure,
-        f"How often the user's own last items stand in their top {cutoff} (seen items not"
-        f" filtered)\n{spread_note(rates)}",
-    )
+    add_title(figure, f"How often the own last items stand in the top {cutoff}")
     return figure
 
 
@@ -190,11 +185,7 @@ def residual_sweep(curves: DataFrame, mixing: DataFrame, cutoff: int) -> Figure:
         look = style_of(number, color=COLOURS[1], markersize=3.5)
         handles.append(Line2D([], [], **look, label=f"mixing ratio, block {layer}"))
     add_legend(figure, handles, ncols=max(1, int(figure.get_figwidth() // 1.7)))
-    add_title(
-        figure,
-        "Weakening the residual: last-item hit rate and mixing at the read-out"
-        f" position\n{spread_note(rates, band=True)}",
-    )
+    add_title(figure, "Last-item hit rate and mixing along the residual scale")
     return figure
 
 
@@ -239,11 +230,7 @@ def tradeoff(curves: DataFrame, cutoff: int) -> Figure:
         axis.set_ylim(bottom=0)
         axis.set_xlim(left=min(0.0, *axis.get_xlim()))
         panel.label(f"NDCG@{cutoff}", rate)
-    add_title(
-        figure,
-        "Last-item dependence against accuracy as λ falls from 1 (dark) to 0"
-        f" (light)\n{spread_note(shown)}",
-    )
+    add_title(figure, "Last-item hit rate against accuracy along the residual scale")
     return figure
 
 
@@ -276,12 +263,7 @@ def recovery(
     add_legend(
         figure, [Line2D([], [], **look, label=label) for label, look in looks.items()], ncols=3
     )
-    add_title(
-        figure,
-        "Choosing λ on validation: what test accuracy it keeps and what it"
-        f" recovers\n{spread_note(sweep, band=True)} Right: mean over seeds, ± standard deviation"
-        " where there are several.",
-    )
+    add_title(figure, "Choosing λ on validation: what it keeps and what it recovers")
     return figure
 
 
@@ -343,11 +325,7 @@ def tie_order(found: DataFrame, cutoff: int) -> Figure:
         f"{int(rows['trainings'].iloc[0])} ({'by item id' if ties == 'item' else 'at random'})"
         for ties, rows in found.groupby("ties", sort=False)
     )
-    add_title(
-        figure,
-        "The order of events with equal time: all targets, tied with the item before, untied (users"
-        f" below)\nTrainings: {trainings}. {spread_note(found)}",
-    )
+    add_title(figure, f"Events of equal time by item id and at random; trainings: {trainings}")
     return figure
 
 

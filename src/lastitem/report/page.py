@@ -4,7 +4,7 @@ claims, figures, tables, settings.
 
 import base64
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from pandas import DataFrame
 from lastitem.files import read_json
 from lastitem.report.answers import Answer, Part
 from lastitem.report.claims import MECHANISM
+from lastitem.report.worths import EVERYONE
 from lastitem.study.runs import check_study, read_csv
 
 _TEMPLATE = Path(__file__).with_name("page.html.jinja")
@@ -47,7 +48,8 @@ def read_layout(
     Parameters
     ----------
     folded : names of the tables that are shown folded.
-    facts : the table's CSV; of the claims those of :data:`MECHANISM` are ``folded``.
+    facts : the table's CSV; ``folded`` are the claims of :data:`MECHANISM`, and rows of
+        a group of cases; ``of_folded`` says what they are.
 
     Raises
     ------
@@ -71,7 +73,13 @@ def read_layout(
         ]
         for row, cells in enumerate(layout["rows"])
     ]
-    away = [facts is not None and claim in MECHANISM for claim in _claims(facts, len(rows))]
+    away, of_folded = [False] * len(rows), ""
+    if "Cases" in layout["header"]:
+        group = layout["header"].index("Cases")
+        away = [cells[group] != EVERYONE for cells in layout["rows"]]
+        of_folded = "tied and untied targets, lengths of input"
+    elif facts is not None and "claim" in facts:
+        away, of_folded = facts["claim"].isin(MECHANISM).tolist(), "mechanism and λ"
     head = zip(layout["header"], numbers, strict=True)
     return {
         "name": Path(path).stem,
@@ -80,16 +88,13 @@ def read_layout(
         "header": [{"text": text, "number": number} for text, number in head],
         "rows": [row for row, is_away in zip(rows, away, strict=True) if not is_away],
         "folded": [row for row, is_away in zip(rows, away, strict=True) if is_away],
+        "of_folded": of_folded,
         "is_folded": Path(path).stem in folded,
     }
 
 
 #: A number with what may stand behind it: spread, interval, unit.
 _NUMBER = re.compile(r"([+−-]?[\d.,]+%?( ?[±%] ?[\d.,]*)*( ?\[[^\]]*\])?( ?%)?(, p [\d.e-]+)?)?")
-
-
-def _claims(facts: DataFrame | None, rows: int) -> Iterable[str]:
-    return [""] * rows if facts is None or "claim" not in facts else facts["claim"]
 
 
 def unbroken(text: str) -> str:
@@ -103,7 +108,7 @@ _BLANK = "\N{NO-BREAK SPACE}"
 
 def chart_of(account: Sequence[Part]) -> dict[str, Any]:
     """Where the bars of a small chart lie, in pixels of 400 across."""
-    left, right = 156.0, 346.0
+    left, right = 184.0, 350.0
     low = min(0.0, *(part.ci_low for part in account))
     high = max(1.0, *(part.ci_high for part in account))
 

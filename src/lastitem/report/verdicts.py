@@ -65,8 +65,10 @@ class Changes:
             return f"These data do not tell which part of the history it uses: {silent}."
         wrong, none, order = (self.under(name) for name in SPOKEN_OF[:3])
         uses = is_lower(wrong) and is_lower(none)
-        said = f"{_of_items(wrong, none)}{_of_order(order, uses)}"
-        return f"{said}{self._of_last(uses)}."
+        # What is said with "and" stands before what begins anew.
+        said = [_of_order(order, uses), self._of_last(uses)]
+        said.sort(key=lambda part: part.startswith(";"))
+        return f"{_of_items(wrong, none)}{''.join(said)}."
 
     def _of_last(self, uses: bool) -> str:
         """What is said of the last item, beside what stands before it."""

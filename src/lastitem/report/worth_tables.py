@@ -23,6 +23,7 @@ from lastitem.report.worths import (
     SHARE,
     UNCHANGED,
 )
+from lastitem.study.interventions import ORDERED, known
 from lastitem.study.runs import STUDY_COLUMNS, Rows
 
 
@@ -82,6 +83,11 @@ def _is_shown(row: Any) -> bool:
     """
     if row.group != EVERYONE:
         return row.reading == ACCOUNT or (row.reading, row.part) in _OF_GROUPS
+    if row.reading == ACCURACY:
+        return row.part == ORDERED
+    if row.reading == CHANGE_OF_ACCURACY:
+        # Of the others both are one.
+        return known(row.part).fills
     return row.reading not in (UNCHANGED, HIT, BEYOND, LARGER)
 
 
