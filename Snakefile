@@ -20,6 +20,11 @@ include: "workflow/rules/diagnose.smk"
 include: "workflow/rules/report.smk"
 
 
+onstart:
+    for fault in unused_settings(config):
+        print(f"warning: {fault}", file=sys.stderr)
+
+
 onerror:
     print(after_failure(log), file=sys.stderr)
 

@@ -15,6 +15,7 @@ from lastitem.arguments import add_files, add_study
 from lastitem.errors import run
 from lastitem.files import read_json, write_aside
 from lastitem.report import answers, page
+from lastitem.study.config import unused_settings
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -44,7 +45,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     trained = [description["versions"] for description in descriptions]
     notes = [
         *answers.warnings(facts["table1"], facts["table2"], facts["worths"]),
+        *answers.choice_warnings(facts["table4"]),
         *answers.training_warnings(descriptions),
+        *unused_settings(settings),
         *answers.version_warnings(trained),
     ]
     for note in notes:

@@ -40,6 +40,7 @@ registry:
     sources:
       own: {path: data/tiny log.csv, form: {columns: {user: who, item: what, timestamp: when}}}
 datasets: [tiny]
+baselines: [popularity, markov]
 seeds: [3]
 shuffle_repeats: 2
 residual_scales: [0.0, 0.5, 1.0]

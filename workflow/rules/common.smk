@@ -15,6 +15,8 @@ from snakemake.exceptions import WorkflowError
 sys.path.insert(0, str(Path(workflow.basedir) / "src"))
 
 from lastitem.models.settings import import_path
+from lastitem.study.settings import used
+from lastitem.study.config import training_of, unused_settings
 from lastitem.study.config import check, own_settings, study_runs, why_no_tie_order
 from lastitem.errors import InputError, after_failure
 from lastitem.study.dependencies import files_of, imported_modules
@@ -295,8 +297,8 @@ def choice(wildcards):
 
 def training_settings(wildcards):
     """JSON: the study's training settings, overridden by the model's own."""
-    settings = {"validation_cutoff": config["headline_cutoff"]} | config["training"]
-    return json.dumps(settings | entry(wildcards).get("training", {}), sort_keys=True)
+    settings = {"validation_cutoff": config["headline_cutoff"]}
+    return json.dumps(used(settings | training_of(config, wildcards.model)), sort_keys=True)
 
 
 def study_settings(wildcards):

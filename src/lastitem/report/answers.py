@@ -13,7 +13,7 @@ from lastitem.data.core import UNUSUAL_TIES_PERCENT
 from lastitem.report.names import shown_name
 from lastitem.report.verdicts import SPOKEN_OF, Changes, percent, unseen_percent
 from lastitem.report.worths import ACCOUNT, EVERYONE, SHARE, UNCHANGED
-from lastitem.study.runs import STUDY_COLUMNS
+from lastitem.study.runs import ALL_SEEDS, RUN_COLUMNS, STUDY_COLUMNS
 from lastitem.study.settings import FEW_LABELS
 
 #: With fewer users than these, intervals are wide enough to be told of.
@@ -225,6 +225,19 @@ def _of_accuracy(accuracy: DataFrame, statistics: DataFrame) -> Iterator[str]:
         yield (
             f"Trained once (one seed): {', '.join(once)}. Their intervals are over users and say"
             " nothing about another training."
+        )
+
+
+def choice_warnings(choices: DataFrame) -> Iterator[str]:
+    """Where λ could not be chosen by what it costs; ``choices`` is table4.csv."""
+    if "validation_hit_rate_at_1" not in choices:
+        return
+    of_seeds = choices[(choices["seed"].astype(str) != ALL_SEEDS)].drop_duplicates(RUN_COLUMNS)
+    for row in of_seeds[of_seeds["validation_hit_rate_at_1"] == 0].to_dict("records"):
+        yield (
+            f"{shown_name(row['model'])} on {row['dataset']} ({row['split']}), seed {row['seed']}:"
+            " nothing is hit on validation at λ = 1, so every λ was allowed; the choice of λ says"
+            " nothing."
         )
 
 

@@ -29,7 +29,7 @@ from lastitem.errors import InputError
 from lastitem.models.settings import ARCHITECTURES
 from lastitem.study.dependencies import files_of
 from lastitem.study.interventions import known as intervention
-from lastitem.study.settings import TrainingSettings, checked, instead, schema_of
+from lastitem.study.settings import TrainingSettings, checked, instead, schema_of, unused
 
 #: The keys that name a run, and the key of the config that lists the values of each.
 _OF_RUN = {
@@ -143,6 +143,20 @@ def why_no_tie_order(config: Mapping[str, Any]) -> str:
     ]
     # Each key has something in common, so only this can leave nothing.
     return "; ".join(apart) or "exclude leaves out every run that tie_order names"
+
+
+def training_of(config: Mapping[str, Any], model: str) -> dict[str, Any]:
+    """The study's training settings, overridden by the model's own."""
+    return config["training"] | config["model_settings"][model].get("training", {})
+
+
+def unused_settings(config: Mapping[str, Any]) -> list[str]:
+    """What the config sets for trainings that do not use it, in words."""
+    return [
+        f"model {model}: training.{name} is set to {training_of(config, model)[name]}, but {why}"
+        for model in config["models"]
+        for name, why in unused(training_of(config, model)).items()
+    ]
 
 
 def study_runs(config: Mapping[str, Any], models: Iterable[str]) -> list[dict[str, Any]]:

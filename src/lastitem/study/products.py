@@ -9,7 +9,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from lastitem.study.config import study_runs, tie_order_runs
+from lastitem.study.config import study_runs, tie_order_runs, training_of
+from lastitem.study.settings import used
 
 
 class Summary(NamedTuple):
@@ -253,7 +254,7 @@ def _of_runs(config: Mapping[str, Any], runs: Iterable[Mapping[str, Any]]) -> di
     )
     registry, default = config["registry"], {"validation_cutoff": config["headline_cutoff"]}
     trained = {
-        name: {**settings, "training": default | config["training"] | settings.get("training", {})}
+        name: {**settings, "training": used(default | training_of(config, name))}
         for name, settings in config["model_settings"].items()
         if name in models
     }

@@ -104,6 +104,29 @@ def _wanted(value: Any, field: dataclasses.Field) -> str:
     return " and ".join(f"{words} {limit:g}" for _, words, limit in limits)
 
 
+#: Settings of training that only some losses use.
+_OF_LOSSES = {"num_negatives": ("sampled_softmax", "gbce"), "calibration": ("gbce",)}
+
+
+def unused(training: Mapping[str, Any]) -> dict[str, str]:
+    """Settings of a training that its loss does not use → why, in words."""
+    loss = training.get("loss", TrainingSettings.loss)
+    return {
+        name: f"the loss {loss} does not use it; {' and '.join(losses)} do"
+        if len(losses) > 1
+        else f"the loss {loss} does not use it; {losses[0]} does"
+        for name, losses in _OF_LOSSES.items()
+        if name in training and loss not in losses
+    }
+
+
+def used(training: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a training without those that its loss does not use: a change of
+    these trains nothing anew.
+    """
+    return {name: value for name, value in training.items() if name not in unused(training)}
+
+
 @dataclasses.dataclass(frozen=True)
 class TrainingSettings:
     """How a model is trained by gradient."""

@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 
@@ -24,9 +25,13 @@ from lastitem.data.download.synthetic import (
     write_log,
 )
 from lastitem.errors import InputError
+from lastitem.evaluation.effects import effects, effects_table
+from lastitem.evaluation.interventions import interventions
 from lastitem.evaluation.metrics import per_user
 from lastitem.models.registry import build
 from lastitem.report.pooling import Bootstrap
+from lastitem.report.worths import worths
+from lastitem.study.interventions import INTERVENTIONS, ways
 from lastitem.study.settings import TrainingSettings
 from lastitem.training.loop import train
 from tests.literal import held_out
@@ -357,24 +362,20 @@ def effects_of(truth, architecture):
         seed=1,
     )
     test = held_out([history[:-1] for history in histories], [history[-1] for history in histories])
-    rows = []
-    for order, repeat in orders_and_repeats(2):
-        found = rank(model, test, filter_seen=False, reorder=reorder(order, 0, repeat))
-        rows.append(
-            pd.DataFrame(
-                {
-                    "case": range(USERS),
-                    "user": test.user,
-                    "order": order,
-                    "repeat": repeat,
-                    "target_rank": found.target[:, 0],
-                }
-            ).assign(
-                unchanged=found.unchanged, dataset=truth, split="loo", model=architecture, seed=1
-            )
-        )
-    summary = shuffles(pd.concat(rows, ignore_index=True), 10, Bootstrap(resamples=500, seed=0))
-    return summary.set_index(["measure", "order"])[["value", "ci_low", "ci_high"]]
+    chosen = ways([*INTERVENTIONS, "newest_2", "newest_4", "newest_6"], 2)
+    found = effects(
+        model,
+        test,
+        interventions(chosen, test, model.input_length, 0),
+        filter_seen=False,
+        list_length=10,
+    )
+    ids = pa.array(map(str, range(USERS)))
+    table = pa.table(effects_table(found, test, model.input_length, ids, ids)).to_pandas()
+    table = table.assign(dataset=truth, split="loo", model=architecture, seed=1)
+    summary = worths(table, 10, Bootstrap(resamples=500, seed=0))
+    summary = summary[summary["group"] == "all"]
+    return summary.set_index(["reading", "part"])[["value", "ci_low", "ci_high"]]
 
 
 @pytest.mark.parametrize("architecture", ["sasrec", "gru4rec"])
