@@ -378,45 +378,61 @@ def effects_of(truth, architecture):
     return summary.set_index(["reading", "part"])[["value", "ci_low", "ci_high"]]
 
 
+def truth_told(found) -> str:
+    """Which truth the account and the newest items alone tell, by their intervals."""
+    order, items, last, rest = (
+        found.loc[("account", part)]
+        for part in (
+            "order of the earlier items",
+            "which items came before",
+            "the last item",
+            "needs no history",
+        )
+    )
+    if rest["ci_high"] > 100:
+        return "nothing"
+    if order["ci_low"] > 50:
+        return "last_but_one"
+    if abs(order["value"]) < 3 and items["ci_high"] < 3:
+        return "last"
+    # Older items are of another taste: without them nothing is lost.
+    if found.loc[("change", "newest_4"), "ci_low"] > -3:
+        return "drift"
+    return "last_and_set" if last["ci_low"] > 21 else "set"
+
+
 @pytest.mark.parametrize("architecture", ["sasrec", "gru4rec"])
-def test_only_the_last_item_matters(architecture):
-    """Shuffling what stands before it changes nothing, shuffling all takes most of the
-    accuracy away.
+@pytest.mark.parametrize("truth", TRUTHS)
+def test_account_and_newest_items_tell_the_truths_apart(truth, architecture):
+    assert truth_told(effects_of(truth, architecture)) == truth
+
+
+def test_shuffles_do_not_tell_the_last_item_from_the_last_and_the_set():
+    """Both: nothing lost by the first shuffle, much by the second. What tells them
+    apart is what the earlier items are replaced by. (On so small a log SASRec learns
+    little but the set.)
     """
-    found = effects_of("last", architecture)
-    assert found.loc[("value", "ordered"), "value"] > 0.9 * best_ndcg()
-    partial, full = found.loc[("change_percent", "partial")], found.loc[("change_percent", "full")]
-    assert partial["ci_low"] > -4 and partial["ci_high"] < 4
-    assert full["ci_high"] < -50
+    alone, both = (effects_of(truth, "gru4rec") for truth in ("last", "last_and_set"))
+    for found in (alone, both):
+        assert abs(found.loc[("change", "partial"), "value"]) < 3
+        assert found.loc[("change", "full"), "ci_high"] < -15
+    assert alone.loc[("change", "strangers_context"), "ci_low"] > -3
+    assert both.loc[("change", "strangers_context"), "ci_high"] < -30
 
 
 @pytest.mark.parametrize("architecture", ["sasrec", "gru4rec"])
-def test_only_the_last_but_one_matters(architecture):
-    """Already the shuffle that leaves the last item in its place takes most of the
-    accuracy away.
+def test_what_is_learned_of_each_truth(architecture):
+    """Near the best that can be had; where nothing can be learned, chance: that no item
+    follows itself is all there is. Whoever does not learn that may waste the first
+    place on the last item, as SASRec does.
     """
-    found = effects_of("last_but_one", architecture)
-    assert found.loc[("value", "ordered"), "value"] > 0.7 * best_ndcg()
-    assert found.loc[("change_percent", "partial"), "ci_high"] < -50
-    assert found.loc[("change_percent", "full"), "ci_high"] < -50
-
-
-@pytest.mark.parametrize("architecture", ["sasrec", "gru4rec"])
-def test_only_the_set_matters(architecture):
-    """Well above chance, and no shuffle does anything."""
-    found = effects_of("set", architecture)
-    assert found.loc[("value", "ordered"), "ci_low"] > 2 * chance_ndcg(ITEMS, 10)
-    for order in ("partial", "full"):
-        change = found.loc[("change_percent", order)]
-        assert change["ci_low"] > -6 and change["ci_high"] < 6
-
-
-@pytest.mark.parametrize("architecture", ["sasrec", "gru4rec"])
-def test_nothing_matters(architecture):
-    """Accuracy at chance: that no item follows itself is all there is to learn. Whoever
-    does not learn it may waste the first place on the last item, as SASRec does.
-    """
-    found = effects_of("nothing", architecture).loc[("value", "ordered")]
+    for truth, share in (("last", 0.9), ("last_but_one", 0.7)):
+        found = effects_of(truth, architecture).loc[("accuracy", "ordered")]
+        assert found["value"] > share * best_ndcg()
+    for truth in ("set", "last_and_set", "drift"):
+        found = effects_of(truth, architecture).loc[("accuracy", "ordered")]
+        assert found["ci_low"] > 1.8 * chance_ndcg(ITEMS, 10)
+    found = effects_of("nothing", architecture).loc[("accuracy", "ordered")]
     first_place_wasted = chance_ndcg(ITEMS - 1, 10) - 1 / (ITEMS - 1)
     assert found["ci_low"] < chance_ndcg(ITEMS - 1, 10) and found["ci_high"] > first_place_wasted
     assert per_user("ndcg", np.arange(1, ITEMS + 1), 10).mean() == pytest.approx(
