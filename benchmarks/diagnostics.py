@@ -34,10 +34,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 from lastitem.data.padding import pad
 from lastitem.data.sequences import HeldOut
 from lastitem.evaluation.decomposition import decompose, mixing_ratios, newest_maps
+from lastitem.evaluation.interventions import intervention
 from lastitem.evaluation.probing import BlockTrace, probing
 from lastitem.evaluation.ranking import rank
 from lastitem.evaluation.rescaling import rank_scaled
-from lastitem.evaluation.interventions import intervention
 from lastitem.models.interface import SequenceModel
 from lastitem.models.registry import build
 

@@ -17,6 +17,7 @@ from lastitem.report import summaries
 from lastitem.report.pooling import Bootstrap
 from lastitem.study.runs import (
     Rows,
+    RunTables,
     Stamp,
     made_with,
     read_run_tables,
@@ -49,6 +50,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             # Datasets are named in the order of their runs, and so are their users.
             datasets = list(dict.fromkeys(read["ranks.parquet"].rows["dataset"]))
             read[name] = read_user_ids(datasets, paths)
+        elif name == "interventions.parquet":
+            read[name] = RunTables(paths)
         elif Path(paths[0]).parent.name == "summaries":
             read[name] = read_summary(paths[0], arguments.studies)
         else:
@@ -56,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     trained = (description["versions"] for description in read.pop("model.json", ()))
     if "bootstrap" in arguments.settings:
         arguments.settings["bootstrap"] = Bootstrap(**arguments.settings["bootstrap"])
-    tables = [found for found in read.values() if isinstance(found, Rows)]
+    tables = [found for found in read.values() if isinstance(found, Rows | RunTables)]
     frames = [found.rows if isinstance(found, Rows) else found for found in read.values()]
     rows = arguments.summary(*frames, **arguments.settings)
 

@@ -4,7 +4,7 @@ row a fact. Unless it says otherwise, a summary is a pooled table
 """
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -409,7 +409,7 @@ def at_the_choice(
 
 def comparisons(
     ranks: DataFrame,
-    effects: DataFrame,
+    effects: Iterable[DataFrame],
     scaled: DataFrame,
     cutoff: int,
     bootstrap: Bootstrap,
@@ -420,8 +420,8 @@ def comparisons(
 
     Parameters
     ----------
-    ranks, effects, scaled : rows of ranks.parquet, interventions.parquet and
-        rescale.parquet of all runs.
+    ranks, scaled : rows of ranks.parquet and rescale.parquet of all runs.
+    effects : rows of interventions.parquet, a frame for each study.
 
     Returns
     -------
@@ -454,12 +454,12 @@ def comparisons(
     return found.assign(p_holm=corrected)
 
 
-def _of_interventions(effects: DataFrame, cutoff: int) -> Iterator[DataFrame]:
+def _of_interventions(effects: Iterable[DataFrame], cutoff: int) -> Iterator[DataFrame]:
     """NDCG under each tested intervention less that of the ordered input on the same
     candidates.
     """
-    for name in TESTED:
-        own = effects[effects["intervention"] == name]
+    for rows, name in ((rows, name) for rows in effects for name in TESTED):
+        own = rows[rows["intervention"] == name]
         gain, whole = (
             per_user("ndcg", own[rank].to_numpy(), cutoff)
             for rank in ("common_target_rank", "common_ordered_rank")

@@ -2,7 +2,7 @@
 measures.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -33,7 +33,7 @@ from lastitem.study.runs import (
 
 def tie_order(
     ranks: DataFrame,
-    effects: DataFrame,
+    effects: Iterable[DataFrame],
     user_ids: Mapping[str, Sequence[str]],
     cutoff: int,
     bootstrap: Bootstrap,
@@ -44,9 +44,9 @@ def tie_order(
 
     Parameters
     ----------
-    ranks, effects : rows of ranks.parquet and interventions.parquet of the runs of the
-        tie-order study; their datasets are named ``{dataset}.ties-item`` or
-        ``{dataset}.ties-random-{draw}``.
+    ranks : rows of ranks.parquet of the runs of the tie-order study; their datasets are
+        named ``{dataset}.ties-item`` or ``{dataset}.ties-random-{draw}``.
+    effects : rows of their interventions.parquet, a frame for each study.
     user_ids : dataset (so named) → original id of each user code: users are paired by
         id, since the filter may keep others where a repeat of an item hinges on a tie.
 
@@ -60,8 +60,8 @@ def tie_order(
     corrected for all differences; both are empty in other rows.
     """
     by_case = [*RUN_COLUMNS, "case"]
-    shuffles = effects[effects["intervention"].isin([ORDERED, "partial", "full"])]
-    shuffled = against_ordered(shuffles, "ndcg", cutoff).merge(
+    shuffles = (rows[rows["intervention"].isin([ORDERED, "partial", "full"])] for rows in effects)
+    shuffled = pd.concat([against_ordered(rows, "ndcg", cutoff) for rows in shuffles]).merge(
         ranks[[*by_case, "tied"]], on=by_case, validate="many_to_one"
     )
     parts = []

@@ -7,7 +7,7 @@ ratios, with an interval from a bootstrap over users in which all ratios are of 
 drawn users.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,12 +76,12 @@ class Statement(NamedTuple):
     scale: float = 100.0
 
 
-def worths(effects: DataFrame, cutoff: int, bootstrap: Bootstrap) -> DataFrame:
+def worths(effects: Iterable[DataFrame], cutoff: int, bootstrap: Bootstrap) -> DataFrame:
     """What each part of the history is worth, a row per study, group and statement.
 
     Parameters
     ----------
-    effects : rows of interventions.parquet.
+    effects : rows of interventions.parquet, a frame for each study.
     cutoff : K of NDCG@K and of hits.
 
     Returns
@@ -96,7 +96,8 @@ def worths(effects: DataFrame, cutoff: int, bootstrap: Bootstrap) -> DataFrame:
         _of_group(rows, cutoff, bootstrap).assign(
             **dict(zip(STUDY_COLUMNS, study, strict=True)), group=group
         )
-        for study, own in effects.groupby(STUDY_COLUMNS, sort=False)
+        for rows_of_study in effects
+        for study, own in rows_of_study.groupby(STUDY_COLUMNS, sort=False)
         for group, rows in _groups(own)
     ]
     columns = [*STUDY_COLUMNS, "group", "reading", "part", *POOLED, *COUNTS]

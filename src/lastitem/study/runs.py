@@ -4,8 +4,9 @@ over runs, and CSVs; and the names that all of them use.
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -124,9 +125,32 @@ def stack(tables: Sequence[Mapping[str, Any]]) -> dict[str, NDArray[Any]]:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def read_run_tables(paths: Sequence[str | Path]) -> Rows:
+class RunTables:
+    """Tables of runs that are read one study at a time, because those of all runs
+    together may not fit into memory; without the original ids.
+
+    Iterating gives the stacked rows of each dataset, split and model
+    (:func:`read_run_tables`); what is ``missing``, and the ``stamp``, are known
+    afterwards.
+    """
+
+    def __init__(self, paths: Sequence[str | Path]) -> None:
+        self._paths = paths
+        self.missing: list[tuple[str, str, str, int, str]] = []
+        self.stamp = Stamp()
+
+    def __iter__(self) -> Iterator[DataFrame]:
+        # The runs of a study are the folders below that of its model.
+        for _, paths in itertools.groupby(self._paths, lambda path: Path(path).parents[1]):
+            found = read_run_tables(list(paths), without=("user_id", "target_id"))
+            self.missing += found.missing
+            self.stamp = Stamp.joined("", [self.stamp, found.stamp])
+            yield found.rows
+
+
+def read_run_tables(paths: Sequence[str | Path], without: Sequence[str] = ()) -> Rows:
     """Read and stack tables written by :func:`write_run_table`, with the columns of the
-    run in front.
+    run in front, ``without`` some of their own.
 
     Raises
     ------
@@ -141,7 +165,8 @@ def read_run_tables(paths: Sequence[str | Path]) -> Rows:
         seeds.add(run["seed"])
         if not table.num_rows:
             missing.append(tuple(run[key] for key in [*RUN_COLUMNS, "note"]))
-        frame = table.to_pandas()
+        frame = table.drop_columns([name for name in without if name in table.column_names])
+        frame = frame.to_pandas()
         for place, column in enumerate(RUN_COLUMNS):
             frame.insert(place, column, run[column])
         frames.append(frame)

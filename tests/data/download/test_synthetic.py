@@ -373,7 +373,7 @@ def effects_of(truth, architecture):
     ids = pa.array(map(str, range(USERS)))
     table = pa.table(effects_table(found, test, model.input_length, ids, ids)).to_pandas()
     table = table.assign(dataset=truth, split="loo", model=architecture, seed=1)
-    summary = worths(table, 10, Bootstrap(resamples=500, seed=0))
+    summary = worths([table], 10, Bootstrap(resamples=500, seed=0))
     summary = summary[summary["group"] == "all"]
     return summary.set_index(["reading", "part"])[["value", "ci_low", "ci_high"]]
 
