@@ -243,8 +243,9 @@ def _said(
     said = np.empty((len(ratios), len(statements)))
     for number, each in enumerate(statements):
         value = np.full(len(ratios), each.constant)
-        for term in each.terms:
-            value = value + term.sign * ratios[:, place[term[1:]]]
+        with np.errstate(invalid="ignore"):  # Infinite ratios, left out below.
+            for term in each.terms:
+                value = value + term.sign * ratios[:, place[term[1:]]]
         said[:, number] = each.scale * np.where(np.isfinite(value), value, np.nan)
     return said
 
@@ -296,5 +297,6 @@ def yardsticks(
     # The users without a hit of the model count as well: the yardstick may have one.
     found = summarize(frame, ["yardstick"], bootstrap)
     users = paired.groupby([*STUDY_COLUMNS, "yardstick"], sort=False)["user"].nunique()
-    found["users"] = users.loc[pd.MultiIndex.from_frame(found[[*STUDY_COLUMNS, "yardstick"]])]
+    keys = pd.MultiIndex.from_frame(found[[*STUDY_COLUMNS, "yardstick"]])
+    found["users"] = users.reindex(keys).to_numpy()
     return found.merge(facts, on=["dataset", "split", "yardstick"], how="left")
