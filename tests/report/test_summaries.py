@@ -5,14 +5,16 @@ That many things are compared is met by intervals over users, and by the correct
 the p-values of paired differences for their number.
 """
 
+import itertools
 import math
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from lastitem.report.pooling import Bootstrap, summarize
+from lastitem.report.pooling import Bootstrap, against_ordered, summarize
 from lastitem.report.summaries import (
+    WITHOUT_COLD,
     accuracy_of_ranks,
     attention_maps,
     chosen_scales,
@@ -22,10 +24,10 @@ from lastitem.report.summaries import (
     recovery_curves,
     recovery_sweep,
     residual_sweep,
-    shuffles,
 )
-from lastitem.report.uncertainty import holm
-from lastitem.study.runs import BEYOND, Run, read_run_tables, write_run_table
+from lastitem.study.interventions import TESTED
+from lastitem.study.runs import Run, read_run_tables, write_run_table
+from tests import literal
 
 FEW = Bootstrap(resamples=200, seed=0)
 
@@ -188,6 +190,39 @@ def test_accuracy_by_hand():
     assert set(summary["users"]) == {4}
 
 
+def test_accuracy_without_cold_targets_by_hand():
+    """Ranks 1, 3, 11 and 0, the first and the last of them cold: ndcg over the two
+    others; only the ndcg is shown without them, at each cutoff.
+    """
+    ranks = frame_of(
+        {
+            "user": [1, 2, 3, 4],
+            "target_rank": [1, 3, 11, 0],
+            "cold": [True, False, False, True],
+        }
+    )
+    summary = accuracy_of_ranks(ranks, [10, 20], FEW)
+    short, long = (measured(summary, metric=WITHOUT_COLD, cutoff=cutoff) for cutoff in (10, 20))
+    assert short["value"] == pytest.approx(0.5 / 2)
+    assert long["value"] == pytest.approx((0.5 + 1 / math.log2(12)) / 2)
+    assert (short["users"], short["cases"]) == (2, 2)
+    assert measured(summary, metric="ndcg", cutoff=10)["value"] == pytest.approx(1.5 / 4)
+    assert set(summary["metric"]) == {"ndcg", "hr", "mrr", WITHOUT_COLD}
+    for cold in (False, True):
+        found = accuracy_of_ranks(ranks.assign(cold=cold), [10], FEW)
+        assert set(found["metric"]) == {"ndcg", "hr", "mrr"}, "all or none are cold"
+
+
+def test_a_log_without_cold_targets_has_the_accuracy_of_all_beside_one_with():
+    ranks = pd.concat(
+        frame_of({"user": [1, 2], "target_rank": [1, 3], "cold": cold}, dataset=dataset)
+        for dataset, cold in (("d", [True, False]), ("e", [False, False]))
+    )
+    summary = accuracy_of_ranks(ranks, [10], FEW)
+    without = summary[summary["metric"] == WITHOUT_COLD].set_index("dataset")
+    assert without["value"].to_dict() == pytest.approx({"d": 0.5, "e": 0.75})
+
+
 def test_one_item_inputs_are_out_of_the_second_rate():
     """Five users, two of them with one input item: HRLI over five, HRL2I over three."""
     ranks = frame_of(
@@ -212,117 +247,74 @@ def test_only_one_item_inputs_leave_the_second_rate_empty():
     assert row["users"] == 0
 
 
-# shuffles
+# against the ordered input
 
 
-def shuffled(rows, **run):
-    """Rows of (order, repeat, case, user, rank, unchanged)."""
-    return frame_of(
-        pd.DataFrame(rows, columns=["order", "repeat", "case", "user", "target_rank", "unchanged"]),
-        **run,
-    )
-
-
-def test_shuffle_effect_is_paired_over_users():
-    """Ordered hits of users 1 and 3; after partial shuffles (two draws) user 1 keeps
-    one of two, user 2 gains one of two.
-
-    HR: ordered 2/4, partial (1 + 1 + 2 + 0)/8 = 2/4: change 0; full 1/4: change −50 %.
-    Gains of users with an ordered value of zero count.
+def effects_of(model, by_intervention, ordered=None, seed=1):
+    """Rows of interventions.parquet: intervention → ranks of each repeat, the same on
+    both candidates; ``ordered`` on the common ones, if these differ.
     """
-    table = shuffled(
-        [
-            *(
-                ("ordered", 0, case, case + 1, rank, True)
-                for case, rank in enumerate([1, 50, 2, 50])
-            ),
-            *(
-                ("partial", 0, case, case + 1, rank, case == 3)
-                for case, rank in enumerate([1, 50, 2, 50])
-            ),
-            *(
-                ("partial", 1, case, case + 1, rank, case == 3)
-                for case, rank in enumerate([50, 1, 2, 50])
-            ),
-            *(
-                ("full", 0, case, case + 1, rank, False)
-                for case, rank in enumerate([50, 50, 2, 50])
-            ),
-            *(
-                ("full", 1, case, case + 1, rank, case == 3)
-                for case, rank in enumerate([50, 50, 2, 50])
-            ),
-        ]
-    )
-    summary = shuffles(table, 10, FEW, "hr")
-    assert [
-        measured(summary, order=order, measure="value")["value"]
-        for order in ("ordered", "partial", "full")
-    ] == [0.5, 0.5, 0.25]
-    changes = [
-        measured(summary, order=order, measure="change_percent")["value"]
-        for order in ("ordered", "partial", "full")
-    ]
-    assert changes == pytest.approx([0, 0, -50])
-    unchanged = [
-        measured(summary, order=order, measure="unchanged_percent")["value"]
-        for order in ("ordered", "partial", "full")
-    ]
-    assert unchanged == pytest.approx([100, 25, 12.5])
-    assert set(summary["users"]) == {4}
-    assert measured(summary, order="ordered", measure="change_percent")["ci_low"] == pytest.approx(
-        0
-    )
-    full = measured(summary, order="full", measure="change_percent")
-    assert full["ci_low"] < -50 < full["ci_high"] + 1e-9
-    beyond = summary[summary["measure"] == BEYOND]
-    assert beyond["order"].tolist() == ["full"] and beyond["value"].tolist() == pytest.approx(
-        [100 * (0.25 - 0.5) / 0.5]
-    )
-
-
-def test_shuffle_change_of_ndcg_by_hand():
-    """Ranks 1 and 3 give 1 + ½; shuffled 3 and 3 give ½ + ½: −33.3 %."""
-    table = shuffled(
-        [
-            ("ordered", 0, 0, 1, 1, True),
-            ("ordered", 0, 1, 2, 3, True),
-            ("full", 0, 0, 1, 3, False),
-            ("full", 0, 1, 2, 3, False),
-        ]
-    )
-    change = measured(shuffles(table, 10, FEW), order="full", measure="change_percent")
-    assert change["value"] == pytest.approx(-100 / 3)
-
-
-def test_shuffle_change_over_seeds():
-    """Changes of −50 % and −100 %: together (½ + 0)/(1 + 1) − 1 = −75 %, sd of the two
-    35.4 points.
-    """
-    parts = []
-    for seed, rank in ((1, 3), (2, 50)):
-        parts.append(
-            shuffled([("ordered", 0, 0, 1, 1, True), ("full", 0, 0, 1, rank, False)], seed=seed)
+    plain = by_intervention["ordered"][0]
+    rows = [
+        frame_of(
+            {
+                "case": range(len(ranks)),
+                "user": range(len(ranks)),
+                "intervention": name,
+                "repeat": repeat,
+                "target_rank": ranks,
+                "common_target_rank": ranks,
+                "common_ordered_rank": plain if ordered is None else ordered,
+            },
+            model=model,
+            seed=seed,
         )
-    change = measured(shuffles(pd.concat(parts), 10, FEW), order="full", measure="change_percent")
-    assert change["value"] == pytest.approx(-75)
-    assert change["sd_seeds"] == pytest.approx(50 / math.sqrt(2))
-    assert change["trainings"] == 2
-
-
-def test_shuffles_of_one_model_are_paired_with_that_model():
-    """Two models with the same users: each is compared with its own ordered ranks."""
-    parts = [
-        shuffled([("ordered", 0, 0, 1, 1, True), ("full", 0, 0, 1, 3, False)], model="a"),
-        shuffled([("ordered", 0, 0, 1, 3, True), ("full", 0, 0, 1, 1, False)], model="b"),
+        for name, repeats in by_intervention.items()
+        for repeat, ranks in enumerate(repeats)
     ]
-    summary = shuffles(pd.concat(parts), 10, FEW)
-    assert measured(summary, model="a", order="full", measure="change_percent")[
-        "value"
-    ] == pytest.approx(-50)
-    assert measured(summary, model="b", order="full", measure="change_percent")[
-        "value"
-    ] == pytest.approx(100)
+    return pd.concat(rows, ignore_index=True)
+
+
+def test_a_case_is_held_against_its_own_ordered_input():
+    """Of the same model and seed; the mean over the repeats of a case is one value."""
+    effects = pd.concat(
+        [
+            effects_of("a", {"ordered": [[1, 3]], "full": [[3, 1], [0, 1]]}),
+            effects_of("b", {"ordered": [[3, 0]], "full": [[1, 3]]}),
+            effects_of("a", {"ordered": [[0, 1]], "full": [[1, 1], [0, 1]]}, seed=2),
+        ]
+    )
+    found = against_ordered(effects, "ndcg", 10)
+    assert len(found) == 12
+    full = found[found["intervention"] == "full"].set_index(["model", "seed", "case"])
+    assert full["metric_value"].to_dict() == pytest.approx(
+        {
+            ("a", 1, 0): 0.25,
+            ("a", 1, 1): 1.0,
+            ("b", 1, 0): 1.0,
+            ("b", 1, 1): 0.5,
+            ("a", 2, 0): 0.5,
+            ("a", 2, 1): 1.0,
+        }
+    )
+    assert full["metric_value_ordered"].to_dict() == pytest.approx(
+        {
+            ("a", 1, 0): 1.0,
+            ("a", 1, 1): 0.5,
+            ("b", 1, 0): 0.5,
+            ("b", 1, 1): 0.0,
+            ("a", 2, 0): 0.0,
+            ("a", 2, 1): 1.0,
+        }
+    )
+    ordered = found[found["intervention"] == "ordered"]
+    assert (ordered["metric_value"] == ordered["metric_value_ordered"]).all()
+    assert (
+        against_ordered(effects, "hr", 1).set_index(["model", "seed", "intervention", "case"])[
+            "metric_value"
+        ]["a", 1, "full", 0]
+        == 0
+    )
 
 
 # mixing and maps
@@ -587,6 +579,20 @@ def test_the_scale_is_chosen_on_validation_and_read_on_test():
     assert measured(choices, tolerance=0.05, selection="oracle (test)")["residual_scale"] == 0.8
 
 
+def test_a_scale_above_one_is_never_chosen():
+    """Neither on validation nor by the oracle, though it would keep and recover most;
+    the validation hit rate at 1 stands beside the choice.
+    """
+    best = {1.0: (0.5, 0.0), 0.5: (0.5, 0.1), 1.5: (0.9, 0.9)}
+    choices = chosen_scales(curves_of(best, {**best, 0.5: (0.5, 0.2)}), [0.0, 0.05])
+    assert choices["residual_scale"].tolist() == [0.5] * 4
+    assert choices["validation_hit_rate_at_1"].tolist() == [0.5] * 4
+    alone = {1.0: (0.4, 0.0), 1.5: (0.9, 0.9)}
+    choices = chosen_scales(curves_of(alone, best), [0.0])
+    assert measured(choices, selection="validation")["residual_scale"] == 1.0
+    assert choices["validation_hit_rate_at_1"].tolist() == [0.4] * 2
+
+
 def test_an_empty_validation_set_chooses_one():
     """Nothing recoverable on validation: λ = 1, whatever could be won on test."""
     curves = curves_of({0.0: (0.5, 0.0), 1.0: (0.5, 0.0)}, {0.0: (0.5, 0.9), 1.0: (0.5, 0.0)})
@@ -617,22 +623,22 @@ def ranks_of(model, target, last, seed=1):
     return frame_of(columns, model=model, seed=seed)
 
 
-def shuffle_of(model, by_order):
-    rows = [
-        frame_of(
-            {
-                "case": range(len(ranks)),
-                "user": range(len(ranks)),
-                "order": order,
-                "repeat": repeat,
-                "target_rank": ranks,
-            },
-            model=model,
-        )
-        for order, repeats in by_order.items()
-        for repeat, ranks in enumerate(repeats)
+def literal_holm(p_values):
+    """Name → p: the i-th smallest of m times m − i + 1, never below the one before."""
+    found, least = {}, 0.0
+    for place, name in enumerate(sorted(p_values, key=p_values.get)):
+        least = max(least, min(1.0, p_values[name] * (len(p_values) - place)))
+        found[name] = least
+    return found
+
+
+def literal_p(differences):
+    """The share of all choices of signs whose sum is as far from zero."""
+    sums = [
+        abs(sum(sign * value for sign, value in zip(signs, differences, strict=True)))
+        for signs in itertools.product((1, -1), repeat=len(differences))
     ]
-    return pd.concat(rows, ignore_index=True)
+    return sum(found >= abs(sum(differences)) - 1e-9 for found in sums) / len(sums)
 
 
 def test_comparisons_by_hand():
@@ -642,9 +648,9 @@ def test_comparisons_by_hand():
     ranks = pd.concat(
         [ranks_of("a", [1, 1, 3, 0], [1, 2, 30, 40]), ranks_of("b", [3, 0, 3, 0], [11, 1, 50, 60])]
     )
-    shuffled = pd.concat(
+    effects = pd.concat(
         [
-            shuffle_of(
+            effects_of(
                 "a",
                 {
                     "ordered": [[1, 1, 3, 0]],
@@ -652,9 +658,18 @@ def test_comparisons_by_hand():
                     "full": [[0, 0, 3, 0]] * 2,
                 },
             ),
-            shuffle_of(
-                "b", {"ordered": [[3, 0, 3, 0]], "partial": [[3, 0, 3, 0]], "full": [[3, 0, 3, 1]]}
+            effects_of(
+                "b",
+                {
+                    "ordered": [[3, 0, 3, 0]],
+                    "partial": [[3, 0, 3, 0]],
+                    "full": [[3, 0, 3, 1]],
+                    "newest_3": [[1, 1, 1, 1]],
+                },
             ),
+            effects_of(
+                "b", {"ordered": [[3, 0, 3, 0]], "stranger": [[3, 3, 3, 3]]}, ordered=[1, 1, 3, 3]
+            ).query("intervention == 'stranger'"),
         ]
     )
     scaled = pd.concat(
@@ -676,16 +691,18 @@ def test_comparisons_by_hand():
             ("validation", 0.5, [0, 0, 0, 0], [1, 1, 1, 1]),
         )
     )
-    found = comparisons(ranks, shuffled, scaled, 10, FEW, permutations=99)
+    found = comparisons(ranks, effects, scaled, 10, FEW, permutations=99)
     value = found.set_index(["model", "contrast", "condition", "reference", "measure"])[
         "value"
     ].to_dict()
     assert value == pytest.approx(
         {
-            ("a", "shuffle", "partial", "ordered", "NDCG"): (-0.25 - 0.25) / 4,
-            ("a", "shuffle", "full", "ordered", "NDCG"): -2 / 4,
-            ("b", "shuffle", "partial", "ordered", "NDCG"): 0.0,
-            ("b", "shuffle", "full", "ordered", "NDCG"): 1 / 4,
+            ("a", "intervention", "partial", "ordered", "NDCG"): (-0.25 - 0.25) / 4,
+            ("a", "intervention", "full", "ordered", "NDCG"): -2 / 4,
+            ("b", "intervention", "partial", "ordered", "NDCG"): 0.0,
+            ("b", "intervention", "full", "ordered", "NDCG"): 1 / 4,
+            # On candidates where the ordered input has ranks of its own.
+            ("b", "intervention", "stranger", "ordered", "NDCG"): -1 / 4,
             ("a", "residual scale", "0.5", "1.0", "NDCG"): (-0.5 + 0.5) / 4,
             ("a", "residual scale", "0.5", "1.0", "HRLI"): -2 / 4,
             ("a", "model", "a", "b", "NDCG"): (0.5 + 1.0) / 4,
@@ -693,12 +710,102 @@ def test_comparisons_by_hand():
         }
     )
     p = found.set_index(["model", "contrast", "condition", "measure"])["p"].to_dict()
-    assert p["a", "shuffle", "full", "NDCG"] == 0.5, (
+    assert p["a", "intervention", "full", "NDCG"] == 0.5, (
         "two users, both lose the same: one of four choices of signs each way"
     )
-    assert p["b", "shuffle", "partial", "NDCG"] == 1.0
-    assert found["p_holm"].tolist() == holm(found["p"].to_numpy()).tolist()
+    assert p["b", "intervention", "partial", "NDCG"] == 1.0
     assert (found["users"] == 4).all() and (found["trainings"] == 1).all()
+
+
+def random_effects(generator, seeds=(1, 2), users=6):
+    """Rows of interventions.parquet of two models on two logs: users with one to three
+    targets, two draws or one, none of some cases without the last item.
+    """
+    rows = []
+    for dataset, model in itertools.product(("d", "e"), ("a", "b")):
+        cases = [user for user in range(users) for _ in range(int(generator.integers(1, 4)))]
+        for name, seed in itertools.product(("ordered", *TESTED, "newest_3"), seeds):
+            for case, user in enumerate(cases):
+                if name == "without_last" and case % 4 == 1:
+                    continue
+                for repeat in range(int(generator.integers(1, 3))):
+                    target, ordered = generator.integers(0, 15, 2).tolist()
+                    run = run_columns(model, seed, dataset)
+                    rows.append(
+                        {
+                            **run,
+                            "intervention": name,
+                            "repeat": repeat,
+                            "case": case,
+                            "user": 5 * user + 2,
+                            "target_rank": 1,
+                            "common_target_rank": target,
+                            "common_ordered_rank": ordered,
+                        }
+                    )
+    return pd.DataFrame(rows)
+
+
+def worth(rank):
+    return 1 / math.log2(rank + 1) if 1 <= rank <= 10 else 0.0
+
+
+def test_interventions_are_compared_as_a_loop_over_cases_does():
+    """Value, interval over the same drawn users, p of all choices of signs, and the
+    p-values corrected apart from those of the models, over all logs and models.
+    """
+    frame = random_effects(np.random.default_rng(1))
+    ranks = pd.concat(
+        ranks_of(model, np.random.default_rng(place).integers(0, 20, 9), [1] * 9).assign(
+            dataset=dataset
+        )
+        for place, (dataset, model) in enumerate(itertools.product(("d", "e"), ("a", "b")))
+    )
+    found = comparisons(ranks, frame, pd.DataFrame(), 10, FEW, permutations=99)
+    own = found[found["contrast"] == "intervention"]
+    assert set(own["condition"]) == {*TESTED} and set(own["reference"]) == {"ordered"}
+    assert set(own["measure"]) == {"NDCG"} and len(own) == 4 * len(TESTED)
+    for row in own.to_dict("records"):
+        repeats = {}
+        for each in frame.to_dict("records"):
+            if [each[name] for name in ("dataset", "model", "intervention")] == [
+                row[name] for name in ("dataset", "model", "condition")
+            ]:
+                gain = worth(each["common_target_rank"]) - worth(each["common_ordered_rank"])
+                repeats.setdefault((each["user"], each["seed"], each["case"]), []).append(gain)
+        total, count = {}, {}
+        for (user, _, _), gains in repeats.items():
+            total[user] = total.get(user, 0.0) + sum(gains) / len(gains)
+            count[user] = count.get(user, 0) + 1
+        assert row["value"] == pytest.approx(sum(total.values()) / sum(count.values()))
+        assert row["p"] == pytest.approx(literal_p(list(total.values())))
+        assert (row["users"], row["trainings"]) == (len(total), 2)
+        assert row["cases"] == sum(count.values()) / 2
+    families = [own, found[found["contrast"] == "model"]]
+    assert sum(map(len, families)) == len(found)
+    for family in families:
+        corrected = literal_holm(dict(family["p"]))
+        assert family["p_holm"].to_dict() == pytest.approx(corrected)
+    together = literal_holm(dict(found["p"]))
+    assert found["p_holm"].to_dict() != pytest.approx(together), "not one family"
+
+
+def test_the_interval_of_an_intervention_is_over_the_drawn_users():
+    frame = random_effects(np.random.default_rng(2))
+    frame = frame[(frame["dataset"] == "d") & (frame["model"] == "a")]
+    own = frame[frame["intervention"].isin(["ordered", "full"])]
+    found = comparisons(
+        ranks_of("a", [1], [1]), own, pd.DataFrame(), 10, Bootstrap(70, 8), permutations=99
+    )
+    row, full = measured(found), frame[frame["intervention"] == "full"]
+    gain = full["common_target_rank"].map(worth) - full["common_ordered_rank"].map(worth)
+    of_cases = gain.groupby([full["user"], full["seed"], full["case"]]).mean()
+    top, bottom = (getattr(of_cases.groupby("user"), name)().to_numpy() for name in ("sum", "size"))
+    times = np.random.default_rng(8).multinomial(6, np.full(6, 1 / 6), size=70)
+    drawn = [np.repeat(np.arange(6), count).tolist() for count in times]
+    assert (row["ci_low"], row["ci_high"]) == pytest.approx(
+        literal.bootstrap(top, bottom, drawn, 0.95)
+    )
 
 
 def test_a_second_seed_alike_changes_neither_p_nor_interval():
@@ -707,14 +814,10 @@ def test_a_second_seed_alike_changes_neither_p_nor_interval():
     """
     generator = np.random.default_rng(3)
     users, rank = np.arange(40), generator.integers(1, 30, (2, 40))
-    seeds = []
-    for seed in (1, 2):
-        rows = [
-            (order, 0, user, user, rank[place][user], False)
-            for place, order in enumerate(("ordered", "full"))
-            for user in users
-        ]
-        seeds.append(shuffled([*rows, *(("partial", *row[1:]) for row in rows[:40])], seed=seed))
+    seeds = [
+        effects_of("m", {"ordered": [rank[0]], "full": [rank[1]], "partial": [rank[0]]}, seed=seed)
+        for seed in (1, 2)
+    ]
     ranks = [
         frame_of({"case": users, "user": users, "target_rank": rank[0], "last_rank": 1}, seed=seed)
         for seed in (1, 2)
@@ -749,8 +852,8 @@ def test_models_are_compared_on_the_seeds_both_have():
             ranks_of("b", [0, 1], [1, 1], seed=1),
         ]
     )
-    shuffled = shuffle_of("a", {"ordered": [[1, 1]], "partial": [[1, 1]], "full": [[1, 1]]})
-    found = comparisons(ranks, shuffled, pd.DataFrame(), 10, FEW, permutations=99)
+    effects = effects_of("a", {"ordered": [[1, 1]], "partial": [[1, 1]], "full": [[1, 1]]})
+    found = comparisons(ranks, effects, pd.DataFrame(), 10, FEW, permutations=99)
     row = found[(found["contrast"] == "model") & (found["measure"] == "NDCG")].iloc[0]
     assert (row["value"], row["trainings"], row["cases"]) == (0.5, 1, 2) and pd.isna(
         row["sd_seeds"]
@@ -768,14 +871,14 @@ def test_seeds_of_a_comparison_are_counted_for_itself():
             ranks_of("b", [0, 0, 0], [1, 1, 1], seed=2),
         ]
     )
-    shuffled = pd.concat(
-        shuffle_of(
-            "a", {"ordered": [[1, 0, 1]], "partial": [[1, 0, 1]], "full": [[0, 0, 1]]}
-        ).assign(seed=seed)
+    effects = pd.concat(
+        effects_of(
+            "a", {"ordered": [[1, 0, 1]], "partial": [[1, 0, 1]], "full": [[0, 0, 1]]}, seed=seed
+        )
         for seed in (1, 2, 3)
     )
-    found = comparisons(ranks, shuffled, pd.DataFrame(), 10, FEW, permutations=99)
+    found = comparisons(ranks, effects, pd.DataFrame(), 10, FEW, permutations=99)
     row = found[(found["contrast"] == "model") & (found["measure"] == "NDCG")].iloc[0]
     assert (row["value"], row["trainings"], row["cases"]) == (pytest.approx(0.5), 2, 3)
     assert row["sd_seeds"] == pytest.approx(np.std([1 / 3, 2 / 3], ddof=1))
-    assert set(found.loc[found["contrast"] == "shuffle", "trainings"]) == {3}
+    assert set(found.loc[found["contrast"] == "intervention", "trainings"]) == {3}

@@ -12,8 +12,9 @@ from tests.report.test_summaries import FEW, frame_of, measured
 
 
 def tied_runs(dataset, seed, target, shuffled):
-    """ranks and shuffle rows of four users, the first two with a tied target; the last
-    item is always first in its list.
+    """Ranks, and rows of interventions, of four users, the first two with a tied
+    target; the last item is always first in its list. Interventions that are no
+    shuffle are there, too.
     """
     count, run = len(target), {"dataset": dataset, "seed": seed, "model": "m"}
     ranks = frame_of(
@@ -27,13 +28,13 @@ def tied_runs(dataset, seed, target, shuffled):
         },
         **run,
     )
-    orders = {"ordered": target, "partial": target, "full": shuffled}
+    orders = {"ordered": target, "partial": target, "full": shuffled, "last_only": [1] * count}
     moved = pd.concat(
         frame_of(
             {
                 "case": range(count),
                 "user": range(count),
-                "order": order,
+                "intervention": order,
                 "repeat": 0,
                 "target_rank": found,
                 "unchanged": order == "ordered",
