@@ -66,6 +66,21 @@ def test_the_module_is_light():
     assert done.stdout.strip() == "set()", done.stderr
 
 
+def test_what_looks_inside_of_a_model_is_folded_and_the_answer_is_not():
+    folded = {name for name, shown in SHOWN.items() if shown.folded}
+    assert folded == {"table3", "table4", "fig3", "fig4", "fig5", "fig6"}
+
+
+def test_no_summary_is_made_that_nothing_shows():
+    shown = [read for entry in SHOWN.values() for read in entry.reads]
+    seen = set()
+    while shown:
+        name = shown.pop()
+        seen.add(name)
+        shown += [read for read in SUMMARIES[name].reads if read in SUMMARIES]
+    assert seen == set(SUMMARIES)
+
+
 def changed(before, after):
     """The tables and figures whose hash is another."""
     return {
@@ -73,7 +88,12 @@ def changed(before, after):
     }
 
 
-OF_SWEEP = {"table4", "comparisons", "claims", "fig4", "fig5", "fig6"}
+#: What is bold in table2 is what the comparisons separate.
+OF_COMPARISONS = {"comparisons", "table2"}
+OF_SWEEP = {"table4", *OF_COMPARISONS, "claims", "fig4", "fig5", "fig6"}
+#: What is made of interventions, in the study and in that of tie orders.
+OF_WORTHS = {"worths", "claims", "fig1", "fig8"}
+OF_INTERVENTIONS = {*OF_WORTHS, *OF_COMPARISONS, "table5", "fig7"}
 OF_RUNS = {*SHOWN} - {"table1"}
 
 
@@ -81,16 +101,21 @@ OF_RUNS = {*SHOWN} - {"table1"}
     ("change", "expected"),
     [
         ({"residual_scales": [0.0, 1.0]}, OF_SWEEP),
-        ({"cutoffs": [1, 10]}, {"table2"}),
-        ({"shuffle_repeats": 3}, {"table5", "comparisons", "claims", "fig1", "fig7"}),
+        ({"cutoffs": [1, 10]}, {"table2", "worths"}),
+        ({"shuffle_repeats": 3}, OF_INTERVENTIONS),
+        ({"interventions": ["partial", "full"]}, OF_INTERVENTIONS),
+        ({"interventions": ["partial", "full", "last_only", "newest_7"]}, OF_INTERVENTIONS),
+        ({"shuffle_seed": 1}, OF_INTERVENTIONS | OF_SWEEP),
+        ({"rescale_shuffle_repeats": 2}, OF_SWEEP),
         ({"map_positions": 5}, {"fig3"}),
         ({"accuracy_tolerances": [0.01]}, {"table4", "fig6"}),
-        ({"permutations": 99}, {"table5", "comparisons", "fig7"}),
+        ({"permutations": 99}, {"table5", *OF_COMPARISONS, "fig7"}),
         ({"bootstrap": {"resamples": 500, "seed": 0}}, OF_RUNS - {"fig3"}),
         ({"seeds": [2]}, OF_RUNS),
         ({"splits": ["gts"]}, OF_RUNS),
         ({"models": ["sasrec"]}, OF_RUNS - {"table5", "fig7"}),
-        ({"baselines": []}, {"table2"}),
+        ({"baselines": []}, OF_WORTHS | {"table2"}),
+        ({"baselines": ["markov"]}, OF_WORTHS | {"table2"}),
         ({"exclude": [{"model": "gru4rec"}]}, OF_RUNS - {"table5", "fig7"}),
         ({"p_core": 3}, {*SHOWN}),
         ({"target": "first"}, OF_RUNS),
@@ -143,7 +168,10 @@ def test_a_hash_is_of_the_models_read(config):
     other["model_settings"]["bsarec"]["dropout"] = 0.1
     assert changed(config, other) == set(), "it is not in the study"
     other["model_settings"]["popularity"]["training"] = {"patience": 3}
-    assert changed(config, other) == {"table2"}
+    assert changed(config, other) == OF_WORTHS | {"table2"}, "it is a yardstick"
+    other = copy.deepcopy(config)
+    other["model_settings"]["item-knn-chosen"]["grid"] = {"newest": [2]}
+    assert changed(config, other) == OF_WORTHS | {"table2"}
     other = copy.deepcopy(config)
     other["training"]["loss"] = "bce"
     assert changed(config, other) == OF_RUNS
