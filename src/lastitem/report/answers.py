@@ -120,6 +120,8 @@ _WORDS = {
 
 def _of_yardstick(yardsticks: DataFrame, model: str) -> Iterator[str]:
     """What the best of the yardsticks that see the last item alone has."""
+    if yardsticks.empty:  # A study without them has none of their columns.
+        return
     best = yardsticks[yardsticks["best_on_validation"].astype(str) == "True"]
     for row in best.head(1).to_dict("records"):
         yield (
