@@ -1,4 +1,4 @@
-"""What the page says in words, against summaries made by hand."""
+"""What the page says in words, against tables made by hand."""
 
 from __future__ import annotations
 
@@ -6,236 +6,358 @@ import pandas as pd
 import pytest
 
 from lastitem.report import answers
+from lastitem.report.worths import ACCOUNT, ITEMS, LAST, ORDER, REST, SHARE
+from tests.report.test_verdicts import worths_of
 
-STUDY = {"dataset": "d", "split": "gts", "model": "m"}
+CHANGES = {
+    "without_last": (-40.0, -30.0),
+    "strangers_context": (-0.24, 2.86),
+    "last_only": (-3.0, 1.0),
+    "partial": (-1.0, 1.0),
+    "full": (-90.0, -1.0),
+    "strangers_last": (-60.0, -50.0),
+}
 
 
-def change(value: float, low: float, high: float) -> pd.Series:
-    return pd.Series({"value": value, "ci_low": low, "ci_high": high})
+def account_of(*parts, group="all", **study):
+    """Rows of the account: name, value, ends of the interval."""
+    table = pd.DataFrame(parts, columns=["part", "value", "ci_low", "ci_high"])
+    run = {"dataset": "d", "split": "gts", "model": "m"} | study
+    return table.assign(reading=ACCOUNT, group=group, users=1234, trainings=2, **run)
 
 
-@pytest.mark.parametrize(
-    ("partial", "full", "said"),
-    [
-        (
-            change(0.8, -1, 3),
-            change(-47, -52, -41),
-            "Which item is last matters, the order of those before it does not.",
-        ),
-        (
-            change(-29, -37, -20),
-            change(-52, -60, -44),
-            "It uses the order of the items before the last.",
-        ),
-        (
-            change(-6, -14, 2),
-            change(-52, -60, -44),
-            "Which item is last matters; whether the order before does, these data do not tell.",
-        ),
-        (change(-8, -10, -6), change(-4, -9, 1), "It uses the order of the items before the last."),
-        (
-            change(-4.7, -8.4, -0.4),
-            change(-52, -60, -44),
-            "It uses the order of the items before the last a little.",
-        ),
-        (
-            change(8, 6, 10),
-            change(-40, -45, -35),
-            "The order of the items before the last misleads it.",
-        ),
-        (change(0, -1, 1), change(1, -2, 3), "It does not mind the order of the history."),
-        (change(0, -9, 9), change(1, -2, 3), "These data do not tell."),
-        (change(0, -1, 1), change(-4, -9, 1), "These data do not tell."),
-        # What is known of generated logs (docs/truths.md): the last item, the last but
-        # one, the set, nothing.
-        (
-            change(-0.0, -0.1, 0.0),
-            change(-82.1, -82.7, -81.4),
-            "Which item is last matters, the order of those before it does not.",
-        ),
-        (
-            change(-77.2, -78.1, -76.4),
-            change(-78.8, -79.6, -77.9),
-            "It uses the order of the items before the last.",
-        ),
-        (
-            change(0.2, -0.4, 0.8),
-            change(0.4, -0.3, 1.0),
-            "It does not mind the order of the history.",
-        ),
-        (
-            change(-0.3, -1.0, 0.4),
-            change(-1.2, -2.2, -0.1),
-            "It does not mind the order of the history.",
-        ),
-        (change(0.2, -4.1, 5.0), change(12.6, 3.3, 24.1), "Which item is last misleads it."),
-        (
-            change(0.2, -2.1, 2.0),
-            change(-11.3, -16.0, -6.7),
-            "Which item is last matters a little, the order of those before it does not.",
-        ),
-    ],
-)
-def test_verdicts(partial, full, said):
-    """Intervals decide: within ± 5 % is no change, below zero a loss (a little one
-    within 10 %), all else is not known. What the full shuffle does beyond the partial
-    one is here their difference, as sure as the full one.
+def shares_of(*yardsticks, **study):
+    """Rows of yardsticks: name, percent, ends of the interval, whether it was the best
+    on validation of those that see the last item alone.
     """
-    assert answers.verdict(partial, full, full - partial["value"]) == said
+    names = ["part", "value", "ci_low", "ci_high", "best_on_validation"]
+    table = pd.DataFrame(yardsticks, columns=names)
+    run = {"dataset": "d", "split": "gts", "model": "m"} | study
+    return table.assign(
+        yardstick=table["part"], reading=SHARE, group="all", users=1234, trainings=2, **run
+    )
 
 
-@pytest.mark.parametrize(
-    ("partial", "full", "beyond", "said"),
-    [
-        (change(-6, -14, 2), change(-7, -14, -1), change(-1, -5, 3), "These data do not tell."),
-        (
-            change(-2.9, -4.9, -1.0),
-            change(-3.0, -5.1, -1.0),
-            change(-0.1, -1, 1),
-            "These data do not tell.",
-        ),
-        (
-            change(-2.9, -4.9, -1.0),
-            change(-52, -60, -44),
-            change(-49, -57, -41),
-            "Which item is last matters, the order of those before it hardly does.",
-        ),
-    ],
-)
-def test_the_last_item_matters_only_beyond_the_order_before_it(partial, full, beyond, said):
-    """A full shuffle that costs no more than one that keeps the last item says nothing
-    about the last item.
+def answer_of(*tables, models=("m",)):
+    (answer,) = answers.answers(pd.concat(tables, ignore_index=True), models, 10)
+    return answer
+
+
+def test_the_sentences():
+    """The changes in the order of the verdict, whatever that of the rows; the full
+    shuffle is none of them.
     """
-    assert answers.verdict(partial, full, beyond) == said
-
-
-def summaries(with_last_but_one: bool = True, unchanged: float = 12.0, users: int = 1234):
-    effects = pd.DataFrame(
-        [
-            {
-                "order": order,
-                "measure": measure,
-                "value": value,
-                "ci_low": value - 1.04,
-                "ci_high": value + 2.06,
-            }
-            for order, measure, value in (
-                ("ordered", "value", 0.02),
-                ("partial", "change_percent", 0.84),
-                ("full", "change_percent", -47.2),
-                ("full", "beyond_partial_percent", -48.0),
-                ("partial", "unchanged_percent", unchanged),
-                ("full", "unchanged_percent", unchanged / 2),
-                ("partial", "hit_percent", 5.0),
-                ("full", "hit_percent", 5.0),
-            )
-        ]
-    ).assign(**STUDY, users=users, trainings=2)
-    measures = ("HRLI", "HRL2I") if with_last_but_one else ("HRLI",)
-    rates = pd.DataFrame(
-        [{"measure": name, "value": 0.861, "ci_low": 0.85, "ci_high": 0.8712} for name in measures]
-    ).assign(**STUDY)
-    return effects, pd.concat([rates.assign(model="other", value=0.1), rates])
-
-
-def test_the_sentence():
-    (answer,) = answers.answers(*summaries(), 10)
-    assert (
-        answer.sentence
-        == "m on d (gts): shuffling all but the last item changes NDCG@10 by +0.8 % [-0.2, +2.9],"
-        " shuffling everything by -47.2 % [-48.2, -45.1]; the last item itself stands in 86.1 %"
-        " [85.0, 87.1] of the users' top 10, the one before it in 86.1 % [85.0, 87.1] (n = 1,234"
-        " users, 2 seeds)."
+    answer = answer_of(worths_of(CHANGES, users=1234))
+    assert (answer.model, answer.log) == ("m", "d (gts)")
+    assert answer.verdict == (
+        "It hardly looks at which items came before the last; their order hardly counts; it uses"
+        " the last item."
     )
-    (answer,) = answers.answers(*summaries(with_last_but_one=False), 10)
-    assert "the one before it" not in answer.sentence
+    assert list(answer.sentences) == [
+        (
+            "Change of NDCG@10: another user's items before the last +1.3 % [-0.2, +2.9]; no items"
+            " before the last -1.0 % [-3.0, +1.0]; their order shuffled +0.0 % [-1.0, +1.0];"
+            " another user's last item -55.0 % [-60.0, -50.0]; without the last item -35.0 %"
+            " [-40.0, -30.0]; n = 1,234 users, 2 seeds."
+        ),
+        "A change of less than about 5 % these users cannot tell from none.",
+    ]
 
 
-def test_inputs_that_a_shuffle_leaves_as_they_are_are_told_of():
-    (answer,) = answers.answers(*summaries(unchanged=40.0), 10)
-    assert (
-        "; 40 % of the inputs are too short for the first shuffle to change them, or stay as they"
-        " were (n = " in answer.sentence
+def test_one_seed_is_one_seed_and_what_is_not_there_is_not_told():
+    some = {name: CHANGES[name] for name in ("last_only", "partial")}
+    answer = answer_of(worths_of(some, users=1234).assign(trainings=1))
+    assert answer.sentences[0] == (
+        "Change of NDCG@10: no items before the last -1.0 % [-3.0, +1.0]; their order shuffled"
+        " +0.0 % [-1.0, +1.0]; n = 1,234 users, 1 seed."
     )
-    (answer,) = answers.answers(*summaries(unchanged=100.0), 10)
-    assert answer.verdict == "These data do not tell: every input is too short to be changed by it."
-    (answer,) = answers.answers(*summaries(users=100), 10)
-    assert answer.verdict == "These data do not tell: only 5 users have a hit."
+    assert "it is not in this study" in answer.verdict
+    answer = answer_of(worths_of({"full": (-9.0, -1.0)}))
+    assert list(answer.sentences) == [] and list(answer.account) == []
 
 
-def test_without_accuracy_there_is_no_change():
-    nothing = float("nan")
-    assert answers.percent(change(nothing, nothing, nothing)) == "n/a (the accuracy is zero)"
-    assert answers.verdict(*[change(nothing, nothing, nothing)] * 3) == "These data do not tell."
+@pytest.mark.parametrize(("unchanged", "told"), [(20.0, False), (20.6, True), (100.0, True)])
+def test_inputs_that_a_shuffle_leaves_as_they_are_are_told_of(unchanged, told):
+    answer = answer_of(worths_of(CHANGES, unchanged=unchanged))
+    said = (
+        f"{unchanged:.0f} % of the inputs are too short for a shuffle of the items before the last"
+        " to change them, or stay as they were."
+    )
+    assert (said in answer.sentences) == told
 
 
-def test_warnings():
-    table1 = {
+def test_the_account_is_of_all_cases_and_of_what_has_a_value():
+    """In the order of the table; a part without a value is not drawn."""
+    account = (
+        (ORDER, 1.0, -1.0, 3.0),
+        (ITEMS, -4.0, -9.0, 1.0),
+        (LAST, 60.0, 50.0, 70.0),
+        (REST, 43.0, 40.0, 46.0),
+    )
+    others = (
+        account_of((ORDER, 9.0, 9.0, 9.0), group="tied"),
+        account_of((ORDER, 8.0, 8.0, 8.0), model="other"),
+    )
+    answer = answer_of(worths_of(CHANGES), *others, account_of(*account))
+    assert [tuple(part) for part in answer.account] == list(account)
+    assert answer.account[1].ci_low == -9.0 and answer.account[2].name == LAST
+    nothing = (LAST, *[float("nan")] * 3)
+    answer = answer_of(worths_of(CHANGES), account_of(account[0], nothing))
+    assert [part.name for part in answer.account] == [ORDER]
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+def test_the_sentence_of_the_yardstick_names_the_best_on_validation(as_text):
+    """Whatever others have; a CSV holds True as text where other rows have nothing."""
+    shares = shares_of(
+        ("popularity", 20.0, 15.0, 25.0, False),
+        ("markov", 70.4, 60.2, 80.6, True),
+        ("last-item", 90.0, 80.0, 99.0, False),
+    )
+    if as_text:
+        shares["best_on_validation"] = shares["best_on_validation"].map(str)
+    other = shares_of(("last-item", 1.0, 1.0, 1.0, True), model="other")
+    answer = answer_of(worths_of(CHANGES, model="m"), other, shares)
+    assert answer.sentences[-1] == (
+        "70 % [60, 81] of m's accuracy is had from the last item alone, by Markov chain. That"
+        " speaks of the data, not of what m does."
+    )
+    none = shares_of(("popularity", 20.0, 15.0, 25.0, False))
+    assert not any(
+        "accuracy is had" in text for text in answer_of(worths_of(CHANGES), none).sentences
+    )
+
+
+def test_yardsticks_are_not_asked_and_models_have_their_names():
+    table = pd.concat(
+        [worths_of(CHANGES, model=model) for model in ("sasrec", "gru4rec", "markov")]
+        + [worths_of(CHANGES, model="sasrec", split="loo")]
+    )
+    found = list(answers.answers(table, ["sasrec", "gru4rec"], 10))
+    assert [(answer.model, answer.log) for answer in found] == [
+        ("SASRec", "d (gts)"),
+        ("GRU4Rec", "d (gts)"),
+        ("SASRec", "d (loo)"),
+    ]
+
+
+# Warnings
+
+
+def log_of(**changed):
+    """The row of a log in table1 that nothing is unusual about."""
+    return {
         "dataset": "d",
         "source": "measured",
         "ties": "file",
-        "tied_transitions_percent": 43.9,
+        "tied_transitions_percent": 9.9,
         "tied_targets_percent": 43.5,
         "raw_users": 1000,
-        "raw_items": 70,
+        "raw_items": 1000,
         "raw_interactions": 9000,
         "users": 500,
-        "items": 34,
-        "interactions": 4499,
-    }
-    whole = {"users": 1000, "items": 70, "interactions": 9000}
-    statistics = pd.DataFrame(
-        [
-            table1,
-            {**table1, **whole, "dataset": "e", "tied_transitions_percent": 9.9},
-            {**table1, "source": "paper"},
-        ]
-    )
-    study = {
+        "items": 560,
+        "interactions": 4500,
+        "avg_length": 60.0,
+    } | changed
+
+
+def accuracy_of(*changed):
+    """Rows of table2 that nothing is unusual about, each changed."""
+    row = {
+        "dataset": "d",
         "split": "gts",
         "model": "m",
-        "trainings": 1,
-        "users": 5000,
-        "cases": 5000,
-        "cold_targets": 0,
-        "targets_lost_to_filter": 0,
+        "metric": "ndcg",
+        "cutoff": 100,
+        "trainings": 2,
+        "users": 1000,
+        "cases": 1000,
+        "filter_seen": True,
+        "cold_targets": 50,
+        "targets_lost_to_filter": 10,
         "hardly_learned": 0,
         "cut_short": 0,
     }
-    accuracy = pd.DataFrame(
-        [
-            {
-                **study,
-                "dataset": "d",
-                "users": 999,
-                "cases": 1000,
-                "cold_targets": 51,
-                "targets_lost_to_filter": 11,
-                "hardly_learned": 7,
-                "cut_short": 1000,
-            },
-            {**study, "dataset": "e", "cold_targets": 250, "targets_lost_to_filter": 50},
-        ]
+    return pd.DataFrame([row | own for own in changed or ({},)])
+
+
+def warned(statistics=({},), accuracy=({},), shares=None):
+    shares = shares_of(("markov", 70.0, 60.0, 99.9, True)) if shares is None else shares
+    logs = pd.DataFrame([log_of(**own) for own in statistics])
+    worths = pd.concat([worths_of(CHANGES), shares], ignore_index=True)
+    return list(answers.warnings(logs, accuracy_of(*accuracy), worths))
+
+
+def test_nothing_unusual_is_nothing_to_warn_of():
+    """Each number is at the bound from which a reader is warned."""
+    paper = {"source": "paper", "users": 505, "items": 565, "interactions": 4545}
+    assert warned(statistics=({}, paper)) == []
+    assert warned(accuracy=({}, {"metric": "hr", "cutoff": 50})) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        (
+            {"tied_transitions_percent": 43.91},
+            (
+                "d: 43.9 % of the consecutive events and 43.5 % of the targets have the same time"
+                " as the event before. Their order is no order of clicks (ties: file), and part of"
+                " what is found may be that order; table5 and fig7 tell how much, where made."
+            ),
+        ),
+        (
+            {"interactions": 4499},
+            (
+                "d: the core filter left 4,499 of 9,000 events; what is found is about these. A"
+                " smaller p_core keeps more."
+            ),
+        ),
+        (
+            {"users": 499},
+            (
+                "d: the core filter left 499 of 1,000 users; what is found is about these. A"
+                " smaller p_core keeps more."
+            ),
+        ),
+        (
+            {"raw_items": 1121},
+            (
+                "d: the core filter left 560 of 1,121 items; what is found is about these. A"
+                " smaller p_core keeps more."
+            ),
+        ),
+        (
+            {"items": 559, "raw_items": 600},
+            (
+                "d (gts): about 499 items can be recommended to a user, and lists are up to 100"
+                " long: a hit says little. Smaller cutoffs say more."
+            ),
+        ),
+        (
+            {"avg_length": 61.0},
+            (
+                "d (gts): about 499 items can be recommended to a user, and lists are up to 100"
+                " long: a hit says little. Smaller cutoffs say more."
+            ),
+        ),
+    ],
+)
+def test_what_is_unusual_about_a_log_is_told(changed, told):
+    assert warned(statistics=(changed,)) == [told]
+
+
+@pytest.mark.parametrize(
+    ("column", "theirs", "told"),
+    [
+        ("users", 510, "d: 500 users where the paper has 510."),
+        ("items", 554, "d: 560 items where the paper has 554."),
+        ("interactions", 4600, "d: 4,500 events where the paper has 4,600."),
+    ],
+)
+def test_a_log_of_another_size_than_the_papers_is_told(column, theirs, told):
+    paper = {"source": "paper", column: theirs}
+    question = (
+        " Is it another edition of the log, or another filter? Its numbers are not the paper's."
     )
-    said = list(answers.warnings(statistics, accuracy))
-    assert [text.split(";")[0].split(".")[0] for text in said] == [
-        "d: 43",
-        "d: the core filter left 4,499 of 9,000 events",
-        "d: the core filter left 34 of 70 items",
-        "d (gts): only 999 users are tested",
-        "d (gts): 51 of 1,000 targets never occur in training",
+    assert warned(statistics=({}, paper)) == [told + question]
+    other = {**paper, "dataset": "e"}
+    assert warned(statistics=({}, other)) == [], "of another log"
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"users": 999}, "d (gts): only 999 users are tested; the intervals are wide."),
         (
-            "d (gts): 11 of 1,000 targets are in the user's history already, so the seen filter"
-            " makes them misses"
+            {"cutoff": 101},
+            (
+                "d (gts): about 500 items can be recommended to a user, and lists are up to 101"
+                " long: a hit says little. Smaller cutoffs say more."
+            ),
         ),
         (
-            "m on d (gts): 7 of 1,000 cases are read at a place that had fewer than 100 labels in"
-            " training"
+            {"cold_targets": 51},
+            (
+                "d (gts): 51 of 1,000 targets never occur in training; no model here can learn"
+                " them. table2 has the accuracy without them, too."
+            ),
         ),
-        "m on d (gts): 1,000 of 1,000 inputs are longer than training reached",
-        "Trained once (one seed): m",
+        (
+            {"targets_lost_to_filter": 11},
+            (
+                "d (gts): 11 of 1,000 targets are in the user's history already, so the seen"
+                " filter makes them misses; consider filter_seen: false."
+            ),
+        ),
+        (
+            {"hardly_learned": 7},
+            (
+                "m on d (gts): 7 of 1,000 cases are read at a place that had fewer than 100 labels"
+                " in training; what is predicted there was hardly learned."
+            ),
+        ),
+        (
+            {"cut_short": 1000},
+            (
+                "m on d (gts): 1,000 of 1,000 inputs are longer than training reached; of these"
+                " only the newest items are read, as many as it did reach."
+            ),
+        ),
+        (
+            {"trainings": 1},
+            (
+                "Trained once (one seed): m. Their intervals are over users and say nothing about"
+                " another training."
+            ),
+        ),
+    ],
+)
+def test_what_is_unusual_about_a_test_part_or_a_model_is_told(changed, told):
+    assert warned(accuracy=(changed,)) == [told]
+
+
+def test_items_that_are_not_filtered_are_left_to_be_recommended():
+    small = {"items": 500, "raw_items": 600}
+    assert warned(statistics=(small,), accuracy=({"filter_seen": False},)) == []
+    (told,) = warned(statistics=(small,))
+    assert told.startswith("d (gts): about 440 items")
+
+
+def test_a_log_is_warned_of_once_and_each_model_for_itself():
+    """Also where a model has rows of many metrics; models that were trained once are
+    named together.
+    """
+    rows = [
+        {"model": model, "metric": metric, "users": 9, "hardly_learned": 3, "trainings": 1}
+        for model in ("m", "b")
+        for metric in ("ndcg", "hr")
     ]
-    assert not list(answers.warnings(statistics[1:2], accuracy[1:].assign(trainings=2)))
+    said = warned(accuracy=rows)
+    assert [text.split(":")[0].split(" of ")[0] for text in said] == [
+        "d (gts)",
+        "m on d (gts)",
+        "b on d (gts)",
+        "Trained once (one seed)",
+    ]
+    assert "Trained once (one seed): m, b." in said[-1]
+
+
+@pytest.mark.parametrize(
+    ("high", "told"), [(99.9, False), (100.0, True), (130.0, True), (float("nan"), False)]
+)
+def test_a_model_that_is_not_better_than_a_yardstick_is_told(high, told):
+    shares = shares_of(
+        ("markov", 92.0, 80.0, high, False),
+        ("popularity", 20.0, 10.0, 30.0, False),
+        model="sasrec",
+    )
+    said = [
+        "SASRec on d (gts) is not shown to be better than Markov chain, which has 92 % [80,"
+        f" {high:.0f}] of its accuracy."
+    ]
+    assert warned(shares=shares) == (said if told else [])
 
 
 def test_a_training_that_was_cut_short_is_told():
