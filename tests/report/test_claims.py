@@ -5,25 +5,24 @@ has no meaning.
 import pandas as pd
 import pytest
 
-from lastitem.report.claims import CLAIMS, claims
+from lastitem.report.claims import CLAIMS, MECHANISM, claims
 from lastitem.study.runs import PARTS
+from tests.report.test_verdicts import SMALL, worths_of
 
 STUDY = {"dataset": "d", "split": "loo", "model": "m"}
 NONE = pd.DataFrame()
 
 
 def rows(*facts, **columns):
-    """Facts with the columns every summary has; an interval of ± 0.01 (or ± 1 %) where
-    none is given.
-    """
+    """Facts with the columns every summary has, and an interval of ± 0.01."""
     frame = pd.DataFrame([{**columns, **fact} for fact in facts])
-    for side, shift in (("ci_low", -1), ("ci_high", 1)):
-        if side not in frame:
-            frame[side] = frame["value"] + shift * (1.0 if "order" in frame else 0.01)
+    for side, shift in (("ci_low", -0.01), ("ci_high", 0.01)):
+        frame[side] = frame["value"] + shift
     return frame.assign(**STUDY, users=100, trainings=2)
 
 
 def study(
+    wrong=-1.0,
     partial=1.0,
     full=-40.0,
     unchanged=2.0,
@@ -40,16 +39,20 @@ def study(
     """
     scales = (1.0, 0.5, 0.0)
     return {
-        "effects": rows(
-            *(
-                {"order": order, "measure": measure, "value": value}
-                for order, change in (("partial", partial), ("full", full))
-                for measure, value in (
-                    ("change_percent", change),
-                    ("unchanged_percent", unchanged),
-                    ("hit_percent", hit),
+        "worths": worths_of(
+            {
+                name: (value - 1.0, value + 1.0)
+                for name, value in (
+                    ("strangers_context", wrong),
+                    ("last_only", -2.0),
+                    ("partial", partial),
+                    ("full", full),
                 )
-            )
+            },
+            unchanged=unchanged,
+            hit=hit,
+            users=100,
+            **STUDY,
         ),
         "rates": rows({"measure": "HRLI", "value": last}, {"measure": "HRL2I", "value": before}),
         "mixing": rows(
@@ -86,6 +89,11 @@ def study(
     }
 
 
+#: The verdict is no claim.
+HOLDING = dict.fromkeys(CLAIMS, "yes") | {"what it uses": ""}
+OF_CHANGES = ["last item only", "order before the last", "order matters"]
+
+
 def verdicts(**changed):
     found = claims(**{**study(), **changed})
     assert found["claim"].tolist() == list(CLAIMS)
@@ -95,9 +103,13 @@ def verdicts(**changed):
 
 def test_all_hold():
     found = verdicts()
-    assert (found["holds"] == "yes").all()
+    assert found["holds"].to_dict() == HOLDING
     assert found["evidence"].to_dict() == {
-        "last item only": "+1.0 % [+0.0, +2.0]",
+        "what it uses": (
+            "It hardly looks at which items came before the last; their order hardly counts."
+        ),
+        "last item only": "-1.0 % [-2.0, +0.0]",
+        "order before the last": "+1.0 % [+0.0, +2.0]",
         "order matters": "-40.0 % [-41.0, -39.0]",
         "last-item privilege": "0.800 [0.790, 0.810] against 0.100 [0.090, 0.110]",
         "residual dominance": (
@@ -113,8 +125,10 @@ def test_all_hold():
 @pytest.mark.parametrize(
     ("claim", "changed"),
     [
-        ("last item only", {"partial": -6.5}),
-        ("last item only", {"partial": 7.0}),
+        ("last item only", {"wrong": -6.5}),
+        ("last item only", {"wrong": 7.0}),
+        ("order before the last", {"partial": -6.5}),
+        ("order before the last", {"partial": 7.0}),
         ("order matters", {"full": 7.0}),
         ("last-item privilege", {"last": 0.15, "before": 0.1}),
         ("residual dominance", {"normalized": (0.3, 0.93)}),
@@ -130,14 +144,16 @@ def test_each_can_fail(claim, changed):
     way: and nothing else changes.
     """
     found = verdicts(**study(**changed))
-    assert found["holds"].to_dict() == {name: "no" if name == claim else "yes" for name in CLAIMS}
+    assert found["holds"].to_dict() == HOLDING | {claim: "no"}
 
 
 @pytest.mark.parametrize(
     ("claim", "changed"),
     [
-        ("last item only", {"partial": -4.5}),
-        ("last item only", {"partial": 5.5}),
+        ("last item only", {"wrong": -4.5}),
+        ("last item only", {"wrong": 5.5}),
+        ("order before the last", {"partial": -4.5}),
+        ("order before the last", {"partial": 5.5}),
         ("order matters", {"full": -0.5}),
         ("last-item privilege", {"last": 0.2, "before": 0.1}),
         ("residual dominance", {"normalized": (0.3, 0.89)}),
@@ -145,9 +161,7 @@ def test_each_can_fail(claim, changed):
 )
 def test_an_interval_over_the_bound_decides_nothing(claim, changed):
     found = verdicts(**study(**changed))
-    assert found["holds"].to_dict() == {
-        name: "undecided" if name == claim else "yes" for name in CLAIMS
-    }
+    assert found["holds"].to_dict() == HOLDING | {claim: "undecided"}
 
 
 def test_a_step_against_the_claim_is_shown():
@@ -191,11 +205,13 @@ def test_one_scale_makes_no_step_and_zero_accuracy_no_change():
         "mixing on λ",
         "recovery",
     }
-    nothing = study()["effects"].assign(
-        value=float("nan"), ci_low=float("nan"), ci_high=float("nan")
-    )
-    found = verdicts(effects=nothing)
-    assert set(found.index[found["holds"] == "n/a"]) == {"last item only", "order matters"}
+    nothing = study()["worths"]
+    nothing.loc[nothing["reading"] == "change", ["value", "ci_low", "ci_high"]] = float("nan")
+    found = verdicts(worths=nothing)
+    assert list(found.index[found["holds"] == "n/a"]) == OF_CHANGES
+    assert set(found.loc[OF_CHANGES, "evidence"]) == {
+        "no target is hit, so there is no relative change"
+    }
 
 
 @pytest.mark.parametrize(
@@ -207,22 +223,59 @@ def test_one_scale_makes_no_step_and_zero_accuracy_no_change():
 )
 def test_a_shuffle_that_changes_nothing_or_few_hits_says_nothing(changed, holds, reason):
     """Though its interval is small: there is nothing that could have varied."""
-    found = verdicts(**study(**changed)).loc[["last item only", "order matters"]]
-    assert (found["holds"] == holds).all() and found["evidence"].str.endswith(f"; {reason}").all()
+    found = verdicts(**study(**changed))
+    own = found.loc[OF_CHANGES]
+    assert (own["holds"] == holds).all() and own["evidence"].str.endswith(f"; {reason}").all()
+    assert found.loc["what it uses", "evidence"] == (
+        f"These data do not tell which part of the history it uses: {reason}."
+    )
 
 
 def test_a_shuffle_without_any_effect_does_not_lower():
-    effects = study()["effects"]
-    effects.loc[effects["measure"] == "change_percent", ["value", "ci_low", "ci_high"]] = 0.0
-    assert verdicts(effects=effects).loc[["last item only", "order matters"], "holds"].tolist() == [
-        "yes",
-        "no",
-    ]
+    without = study()["worths"]
+    without.loc[without["reading"] == "change", ["value", "ci_low", "ci_high"]] = 0.0
+    assert verdicts(worths=without).loc[OF_CHANGES, "holds"].tolist() == ["yes", "yes", "no"]
+
+
+@pytest.mark.parametrize(
+    ("full", "holds"),
+    [
+        ((-9.0, -0.1), "yes"),
+        ((-9.0, 0.0), "undecided"),
+        ((-0.1, 9.0), "undecided"),
+        ((0.0, 9.0), "no"),
+    ],
+)
+def test_a_shuffle_lowers_if_its_whole_interval_is_below_zero(full, holds):
+    worths = worths_of({"strangers_context": SMALL, "full": full}, users=100, **STUDY)
+    assert verdicts(worths=worths).loc["order matters", "holds"] == holds
+
+
+def test_an_intervention_that_is_not_in_the_study_has_no_claim():
+    found = verdicts(worths=worths_of({"full": (-9.0, -1.0)}, users=100, **STUDY))
+    without = ["what it uses", "last item only", "order before the last"]
+    assert list(found.index[found["holds"] == "n/a"]) == without
+    assert set(found.loc[without, "evidence"]) == {"has no meaning for this model or these inputs"}
+
+
+def test_of_groups_of_cases_there_are_no_claims():
+    """Nor of what another model has."""
+    own = study()["worths"]
+    other = [own.assign(group="tied"), own.assign(model="n")]
+    for table in other:
+        table.loc[table["reading"] == "change", ["value", "ci_low", "ci_high"]] = -50.0
+    pd.testing.assert_frame_equal(
+        claims(**{**study(), "worths": pd.concat([*other, own])}), claims(**study())
+    )
+
+
+def test_the_claims_of_the_mechanism_are_claims():
+    assert set(MECHANISM) < set(CLAIMS) and not {*MECHANISM} & {*OF_CHANGES}
 
 
 def test_few_users_decide_nothing():
     found = verdicts_of({name: table.assign(users=9) for name, table in study(hit=100.0).items()})
-    assert (found["holds"] == "undecided").all()
+    assert found["holds"].to_dict() == dict.fromkeys(CLAIMS, "undecided") | {"what it uses": ""}
 
 
 def test_scales_above_one_are_not_what_the_claims_speak_of():
@@ -231,7 +284,7 @@ def test_scales_above_one_are_not_what_the_claims_speak_of():
         changed[name] = pd.concat(
             [changed[name], changed[name][:1].assign(residual_scale=1.5, value=value)]
         )
-    assert (verdicts(**changed)["holds"] == "yes").all()
+    assert verdicts(**changed)["holds"].to_dict() == HOLDING
 
 
 def test_why_there_is_nothing_and_how_many_stand_behind_it():
