@@ -93,14 +93,17 @@ def read_layout(
     }
 
 
-#: A number with what may stand behind it: spread, interval, unit.
-_NUMBER = re.compile(r"([+−-]?[\d.,]+%?( ?[±%] ?[\d.,]*)*( ?\[[^\]]*\])?( ?%)?(, p [\d.e-]+)?)?")
+#: A number with what may stand behind it: spread, interval, unit; or an interval alone.
+_NUMBER = re.compile(
+    r"([+−-]?[\d.,]+(e[+-]?\d+)?%?( ?[±%] ?[\d.,]*)*( ?\[[^\]]*\])?( ?%)?(, p [\d.e-]+)?)?"
+    r"|\[[\d., +−-]+\]"
+)
 
 
 def unbroken(text: str) -> str:
     """Text whose intervals and units stay in one line."""
     within = re.sub(r"\[[^\]]*\]", lambda found: found[0].replace(" ", _BLANK), text)
-    return re.sub(r"(?<=\d) (?=[%±\[])", _BLANK, within)
+    return re.sub(r"(?<=\d) (?=[%±\[])|(?<=±) ", _BLANK, within)
 
 
 _BLANK = "\N{NO-BREAK SPACE}"
