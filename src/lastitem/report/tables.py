@@ -136,9 +136,9 @@ def accuracy(summary: Rows, comparisons: Rows, published: DataFrame, cutoff: int
 
 
 def _without_cold(by_metric: DataFrame) -> str:
-    """NDCG over the targets that occur in training; that of all where none is cold."""
-    name = WITHOUT_COLD if WITHOUT_COLD in by_metric.index else "ndcg"
-    return _spread(by_metric.loc[name])
+    """NDCG over the targets that occur in training; there is none where all are cold."""
+    known = WITHOUT_COLD in by_metric.index
+    return _spread(by_metric.loc[WITHOUT_COLD]) if known else NOT_APPLICABLE
 
 
 def _separated(ndcg: DataFrame, comparisons: DataFrame) -> list[int]:
