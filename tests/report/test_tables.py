@@ -257,13 +257,23 @@ def test_table1_shows_the_paper_below_ours(tmp_path):
 CHARTS = Path(__file__).parents[2] / "config/published/charts.csv"
 
 
-def ranks_of(folder, model, ranks, seed=1, dataset="d", split="loo"):
-    path, count = folder / f"{dataset}.{model}.{seed}" / "ranks.parquet", len(ranks)
+def ranks_of(folder, model, ranks, seed=1, dataset="d", split="loo", cold=()):
+    """ranks.parquet of one run, and beside it an interventions.parquet without an
+    effect and a rescale.parquet without rows; ``cold`` are the places of targets that
+    never occur in training.
+    """
+    count, run = len(ranks), Run(dataset, split, model, seed)
+    path, cases = folder / f"{dataset}.{model}.{seed}" / "ranks.parquet", np.arange(len(ranks))
+    columns = {"case": cases, "user": cases, "target_rank": np.array(ranks)}
     write_run_table(
-        path,
-        Run(dataset, split, model, seed),
-        {"user": np.arange(count, dtype=np.int32), "target_rank": np.array(ranks)},
+        path, run, {**columns, "last_rank": np.ones(count), "cold": np.isin(cases, cold)}
     )
+    names = np.repeat(["ordered", "partial"], count)
+    columns = {name: np.tile(column, 2) for name, column in columns.items()}
+    common = dict.fromkeys(("common_target_rank", "common_ordered_rank"), columns["target_rank"])
+    effects = {"intervention": names, "repeat": np.zeros(2 * count, dtype=int)}
+    write_run_table(path.with_name("interventions.parquet"), run, columns | common | effects)
+    write_run_table(path.with_name("rescale.parquet"), run, {}, note="no attention block")
     return path
 
 
@@ -293,13 +303,17 @@ def evaluation_of(
 
 
 def make_table2(folder, ranks, evaluations):
-    paths = [*ranks, *evaluations]
-    return make(folder, "table2", paths, [CHARTS], cutoffs=[10, 20], cutoff=10, **DRAWN)
+    beside = [
+        path.with_name(f"{name}.parquet") for name in ("interventions", "rescale") for path in ranks
+    ]
+    told = {"cutoffs": [10, 20], "cutoff": 10, "permutations": 99}
+    paths = [*ranks, *evaluations, *beside]
+    return make(folder, "table2", paths, [CHARTS], **told, **DRAWN)
 
 
 def test_table2_by_hand(tmp_path):
     """Seeds 1 and 2 of ``a``: hit rates ½ and 1, so 0.75 ± 0.3536; ``b`` with one seed
-    has no spread.
+    has no spread. Four users tell no model apart.
     """
     ranks = [
         ranks_of(tmp_path, "a", [1, 11, 3, 0]),
@@ -314,10 +328,11 @@ def test_table2_by_hand(tmp_path):
     csv, markdown, latex = make_table2(tmp_path, ranks, evaluations)
     first, second = row_of(markdown, Model="a"), row_of(markdown, Model="b")
     assert first["HR@10"] == "0.7500 ± 0.3536"
-    assert second["HR@10"] == "**1.0000**"
-    assert first["NDCG@10"] == "**0.6875 ± 0.4419**"
+    assert second["HR@10"] == "1.0000"
+    assert first["NDCG@10"] == "0.6875 ± 0.4419"
     assert second["NDCG@10"] == "0.6309"
-    assert first["Coverage@10"] == "**0.2500 ± 0.0707**"
+    assert first["Coverage@10"] == "0.2500 ± 0.0707"
+    assert "NDCG@10 without cold" not in first
     assert (
         first["Users"],
         first["Targets"],
@@ -326,7 +341,7 @@ def test_table2_by_hand(tmp_path):
         first["Lost to filter"],
     ) == ("4", "4", "2", "1", "2")
     assert second["NDCG@10 95 % interval"] == "[0.6309, 0.6309]"
-    assert latex.count("\\bfseries") == 4
+    assert "\\bfseries" not in latex and "**" not in markdown
     assert "full-catalogue ranking" in markdown
     assert "seen items left out: yes for d" in markdown
     fact = csv[(csv["model"] == "a") & (csv["metric"] == "hr") & (csv["cutoff"] == 20)].iloc[0]
@@ -369,7 +384,7 @@ def test_table2_shows_the_paper_beside_ours(tmp_path):
 
 
 def test_claims_show_the_paper_beside_ours(tmp_path):
-    claims = ["last item only", "order matters", "last-item privilege", "recovery"]
+    claims = ["order before the last", "order matters", "last-item privilege", "last item only"]
     found = pd.DataFrame({"claim": claims}).assign(
         dataset="toys",
         split="gts",
@@ -387,28 +402,135 @@ def test_claims_show_the_paper_beside_ours(tmp_path):
     assert tables.claims(Rows(found), read_csv(CHARTS), 5).facts["paper"].tolist() == [""] * 4
 
 
-def test_table2_marks_the_best_per_dataset_and_all_of_equal_bests(tmp_path):
-    """Each dataset has its own best; filters that differ are told apart
-    in the caption.
+def test_table2_marks_the_best_where_the_test_tells_it_apart(tmp_path):
+    """On each log for itself, and from every other model: on ``d`` two are alike; on
+    ``e`` one is best for all users; on ``f`` it is not told from the second, on ``g``
+    it is one user that makes it best. Filters that differ are told apart in the
+    caption.
     """
+    nearly = [1] * 29
     names = [
-        ("d", "a", [1] * 4),
-        ("d", "b", [1] * 4),
-        ("d", "c", [2] * 4),
-        ("e", "a", [5] * 4),
-        ("e", "b", [4] * 4),
+        ("d", "a", [1] * 30),
+        ("d", "b", [1] * 30),
+        ("d", "c", [2] * 30),
+        ("e", "a", [5] * 30),
+        ("e", "b", [4] * 30),
+        ("e", "c", [9] * 30),
+        ("f", "a", [1] * 30),
+        ("f", "b", [*nearly, 2]),
+        ("f", "c", [9] * 30),
+        ("g", "a", [*nearly, 1]),
+        ("g", "b", [*nearly, 2]),
     ]
     ranks = [ranks_of(tmp_path, model, values, dataset=dataset) for dataset, model, values in names]
     evaluations = [
         evaluation_of(tmp_path, model, 0.1, dataset=dataset, filter_seen=dataset == "d")
         for dataset, model, _ in names
     ]
-    _, markdown, _ = make_table2(tmp_path, ranks, evaluations)
+    _, markdown, latex = make_table2(tmp_path, ranks, evaluations)
     bold = [
-        (row["Dataset"], row["Model"]) for row in cells(markdown) if row["MRR@10"].startswith("**")
+        (row["Dataset"], row["Model"], column)
+        for row in cells(markdown)
+        for column, cell in row.items()
+        if cell.startswith("**")
     ]
-    assert bold == [("d", "a"), ("d", "b"), ("e", "b")]
-    assert "yes for d; no for e" in markdown
+    assert bold == [("e", "b", "NDCG@10")] and latex.count("\\bfseries") == 1
+    assert "yes for d; no for e, f, g" in markdown
+
+
+def compared_of(*pairs):
+    """Rows of comparisons: log, condition, reference, corrected p."""
+    table = pd.DataFrame(pairs, columns=["dataset", "condition", "reference", "p_holm"])
+    look = {"split": "loo", "contrast": "model", "measure": "NDCG"}
+    return table.assign(model=table["condition"], **look)
+
+
+def accuracies(**ndcg):
+    """Rows of the summary accuracy of one log: model → NDCG@10."""
+    table = pd.DataFrame({"model": [*ndcg], "value": [*ndcg.values()]})
+    counts = {"users": 9, "cases": 9, "trainings": 1, "cold_targets": 0}
+    table = table.assign(
+        dataset="d", split="loo", cutoff=10, ci_low=0.0, ci_high=1.0, sd_seeds=np.nan, **counts
+    )
+    table = table.assign(targets_lost_to_filter=0, filter_seen=True)
+    return pd.concat(
+        [table.assign(metric=metric) for metric in ("ndcg", "hr", "mrr", "coverage")],
+        ignore_index=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("ndcg", "pairs", "bold"),
+    [
+        ({"a": 0.3, "b": 0.2}, [("d", "a", "b", 0.049)], [0]),
+        ({"a": 0.2, "b": 0.3}, [("d", "a", "b", 0.049)], [1]),
+        ({"a": 0.3, "b": 0.2}, [("d", "a", "b", 0.05)], []),
+        ({"a": 0.3, "b": 0.2, "popularity": 0.1}, [("d", "a", "b", 0.01)], [0]),
+        ({"a": 0.3, "b": 0.2, "markov": 0.4}, [("d", "a", "b", 0.01)], []),
+        ({"a": 0.3, "b": 0.2}, [("e", "a", "b", 0.01)], []),
+        ({"a": 0.3, "markov": 0.1}, [], []),
+        (
+            {"a": 0.3, "b": 0.2, "c": 0.1},
+            [("d", "a", "b", 0.01), ("d", "a", "c", 0.01), ("d", "b", "c", 0.9)],
+            [0],
+        ),
+        (
+            {"a": 0.3, "b": 0.2, "c": 0.1},
+            [("d", "a", "b", 0.01), ("d", "a", "c", 0.2), ("d", "b", "c", 0.01)],
+            [],
+        ),
+        ({"a": 0.3, "b": 0.2, "c": 0.1}, [("d", "a", "b", 0.01), ("d", "b", "c", 0.01)], []),
+    ],
+)
+def test_bold_is_the_best_that_is_apart_from_every_other_model(ndcg, pairs, bold):
+    """Not from yardsticks, which are not compared; but one that is better than all
+    leaves none bold.
+    """
+    others = compared_of(("d", "a", "b", 0.9), ("d", "a", "c", 0.9))
+    comparisons = pd.concat(
+        [
+            compared_of(*pairs),
+            others.assign(measure="HRLI"),
+            others.assign(contrast="intervention"),
+        ],
+        ignore_index=True,
+    )
+    published = read_csv(CHARTS)
+    table = tables.accuracy(Rows(accuracies(**ndcg)), Rows(comparisons), published, 10)
+    assert table.best == {"NDCG@10": bold}
+
+
+def test_table2_shows_the_accuracy_without_cold_targets(tmp_path):
+    """Where some are cold; a log without them has that of all beside it, one of cold
+    targets alone has none.
+    """
+    runs = [
+        ("d", "a", [1, 3, 3, 0], [0, 3]),
+        ("d", "b", [3, 3, 1, 0], [0, 3]),
+        ("e", "a", [1, 1, 3, 3], []),
+        ("f", "a", [1, 1, 1, 1], [0, 1, 2, 3]),
+    ]
+    ranks = [
+        ranks_of(tmp_path, model, values, dataset=dataset, cold=cold)
+        for dataset, model, values, cold in runs
+    ]
+    evaluations = [
+        evaluation_of(tmp_path, model, 0.1, dataset=dataset) for dataset, model, *_ in runs
+    ]
+    csv, markdown, _ = make_table2(tmp_path, ranks, evaluations)
+    shown = {
+        (row["Dataset"], row["Model"]): (row["NDCG@10"], row["NDCG@10 without cold"])
+        for row in cells(markdown)
+    }
+    assert shown == {
+        ("d", "a"): ("0.5000", "0.5000"),
+        ("d", "b"): ("0.5000", "0.7500"),
+        ("e", "a"): ("0.7500", "0.7500"),
+        ("f", "a"): ("1.0000", "n/a"),
+    }
+    without = csv[csv["metric"] == "ndcg without cold targets"]
+    assert set(without["dataset"]) == {"d", "e"} and set(without["cutoff"]) == {10, 20}
+    assert set(without.loc[without["dataset"] == "d", "cases"]) == {2}
 
 
 def test_table2_fails_where_a_run_is_missing(tmp_path):
@@ -775,7 +897,7 @@ def test_comparisons_show_both_p_and_what_the_draws_can_reach(tmp_path):
             },
             {
                 "model": "a",
-                "contrast": "shuffle",
+                "contrast": "intervention",
                 "condition": "full",
                 "reference": "ordered",
                 "measure": "NDCG",
@@ -811,7 +933,9 @@ def test_comparisons_show_both_p_and_what_the_draws_can_reach(tmp_path):
     )
     row = row_of(markdown, Model="b")
     assert (row["Difference"], row["p"], row["Users"]) == ("n/a: no attention block", "n/a", "n/a")
-    assert (
-        "all 2 rows (Holm)" in markdown
-        and "draws 9,999 sets of signs, and the smallest p that they can give is 0.0002" in markdown
-    )
+    assert "(Holm) for all 1 rows with interventions, and for all 1 others" in markdown
+    assert "draws 9,999 sets of signs, and the smallest p that they can give is 0.0001" in markdown
+    row = row_of(markdown, Contrast="intervention")
+    assert row["Difference"] == "all shuffled − ordered"
+    more = pd.concat([facts, facts[:1], facts[:1]], ignore_index=True)
+    assert "is 0.0003 after" in tables.comparisons(Rows(more), 10, 9999).caption
