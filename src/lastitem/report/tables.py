@@ -136,7 +136,7 @@ def accuracy(summary: Rows, comparisons: Rows, published: DataFrame, cutoff: int
 
 
 def _without_cold(by_metric: DataFrame) -> str:
-    """NDCG over the targets that occur in training; there is none where all are cold."""
+    """NDCG over the targets that occur in training; none where all are cold."""
     known = WITHOUT_COLD in by_metric.index
     return _spread(by_metric.loc[WITHOUT_COLD]) if known else NOT_APPLICABLE
 
