@@ -193,6 +193,7 @@ def test_nothing_unusual_is_nothing_to_warn_of():
     """Each number is at the bound from which a reader is warned."""
     paper = {"source": "paper", "users": 505, "items": 565, "interactions": 4545}
     assert warned(statistics=({}, paper)) == []
+    assert warned(statistics=({"users": 495, "raw_users": 900}, {**paper, "users": 500})) == []
     assert warned(accuracy=({}, {"metric": "hr", "cutoff": 50})) == []
 
 

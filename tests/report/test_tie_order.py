@@ -156,6 +156,24 @@ def test_tie_order_pairs_users_by_their_ids():
     assert measured(found, ties="random", targets="all", measure="NDCG")["users"] == 4
 
 
+@pytest.mark.parametrize("left_out", [["partial"], ["partial", "full"]])
+def test_tie_order_of_a_study_without_shuffles(left_out):
+    """Accuracy and hit rates are there as ever, the shuffles are not."""
+    runs = [
+        tied_runs("d.ties-item", 1, [1, 1, 3, 3], [0, 0, 3, 3]),
+        tied_runs("d.ties-random-1", 1, [1, 3, 3, 3], [3, 3, 3, 3]),
+    ]
+    ranks, effects = (pd.concat(frames, ignore_index=True) for frames in zip(*runs, strict=True))
+    same = {name: ["u", "v", "w", "x"] for name in ranks["dataset"].unique()}
+    whole = tie_order(ranks, effects, same, 10, FEW, permutations=99)
+    effects = effects[~effects["intervention"].isin(left_out)]
+    found = tie_order(ranks, effects, same, 10, FEW, permutations=99)
+    gone = {f"{name} shuffle, %" for name in left_out}
+    assert set(found["measure"]) == {*TIE_ORDER_MEASURES} - gone
+    kept = whole[~whole["measure"].isin(gone)].drop(columns="p_holm")
+    pd.testing.assert_frame_equal(found.drop(columns="p_holm"), kept.reset_index(drop=True))
+
+
 def test_tie_order_of_one_order_alone_has_no_difference():
     ranks, shuffled = tied_runs("d.ties-item", 1, [3, 1, 0, 3], [3, 1, 0, 3])
     found = tie_order(

@@ -212,9 +212,11 @@ def test_inputs_that_nothing_changes_say_nothing():
 
 
 @pytest.mark.parametrize(
-    ("hit", "users", "silent"), [(0.9, 1000, True), (1.0, 1000, False), (100.0, 9, True)]
+    ("hit", "users", "silent"),
+    [(0.9, 1000, True), (0.94, 1000, True), (0.96, 1000, False), (100.0, 9, True)],
 )
 def test_fewer_than_ten_users_with_a_hit_say_nothing(hit, users, silent):
+    """Of a share of cases, rounded to whole users."""
     verdict = changes_of(FAR_BELOW, hit=hit, users=users).verdict()
     assert (verdict == UNTOLD.format("only 9 users have a hit")) == silent
 

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lastitem.report import answers, tables
+from lastitem.report import answers, figures, tables
+from lastitem.report.names import shown_intervention
 from lastitem.report.table import write
 from lastitem.report.worths import (
     ACCOUNT,
@@ -146,6 +147,25 @@ def test_the_page_reads_what_the_table_wrote(summaries, tmp_path):
     for answer in told:
         assert sum(part.value for part in answer.account) == pytest.approx(100.0)
         assert any("is had from the last item alone, by Last item" in s for s in answer.sentences)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("named", [(), ("partial",), ("stranger",), ("newest_3",)])
+def test_a_study_of_few_interventions_has_its_table_figures_and_answers(named):
+    """They show what is there; the verdict says what is not."""
+    effects = effects_of(np.random.default_rng(2))
+    found = worths(effects[effects["intervention"].isin(["ordered", *named])], CUTOFF, SOME)
+    nobody = ranks_at_random(np.random.default_rng(3))
+    theirs = yardsticks(nobody, evaluations_of(VALIDATION), CUTOFF, [], SOME)
+    table = tables.worths(Rows(found), Rows(theirs), CUTOFF)
+    changes = table.layout.loc[table.layout["Reading"] == CHANGE, "Of"]
+    assert set(changes) == {shown_intervention(name) for name in named}
+    for draw in (figures.interventions, figures.worths):
+        figure = draw(found, CUTOFF, [])
+        figure.canvas.draw()
+        figures.plt.close(figure)
+    (answer,) = answers.answers(table.facts, ["m"], CUTOFF)
+    assert answer.verdict.endswith("it is not in this study.")
 
 
 def test_a_study_without_yardsticks_has_a_table_and_answers(summaries, tmp_path):

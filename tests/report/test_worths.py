@@ -459,6 +459,11 @@ def test_the_best_yardstick_is_of_those_that_see_the_last_item_alone():
         assert own["validation_ndcg"].to_dict() == pytest.approx(
             {"popularity": 0.9, "markov": 0.3, "last-item": 0.325}
         )
+    with_model = evaluations_of(VALIDATION, ("a", "markov", "last-item"))
+    other = yardsticks(ranks, with_model, CUTOFF, BASELINES, SOME)
+    assert other["best_on_validation"].tolist() == found["best_on_validation"].tolist(), (
+        "a model that is asked is no yardstick"
+    )
     found = yardsticks(ranks, evaluations_of(VALIDATION, ()), CUTOFF, BASELINES, SOME)
     assert not found["best_on_validation"].any(), "none of them"
 

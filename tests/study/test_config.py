@@ -216,6 +216,18 @@ def test_every_key_has_a_description():
         ),
         (["exclude"], [{"seed": 1}], ["exclude: leaves out every run"]),
         (
+            ["interventions"],
+            ["partial", "shuffled"],
+            ["interventions: 'shuffled' is not known", "allowed: ordered, partial", "newest_k"],
+        ),
+        (["interventions"], ["newest_0"], ["interventions: 'newest_0' is not known"]),
+        (["interventions"], [], ["interventions", "at least this many", "1"]),
+        (
+            ["interventions"],
+            ["full", "full"],
+            ["interventions: ['full', 'full']", "must not repeat an entry"],
+        ),
+        (
             ["target"],
             "lst",
             ["target", "'lst'", "did you mean 'last'", "last, first, random, successive"],
