@@ -361,6 +361,26 @@ def test_a_model_that_is_not_better_than_a_yardstick_is_told(high, told):
     assert warned(shares=shares) == (said if told else [])
 
 
+def test_a_choice_of_the_scale_without_a_hit_is_told():
+    """Once for each training, whatever it was asked; not of the row of all seeds."""
+    row = {"dataset": "d", "split": "loo", "model": "sasrec", "validation_hit_rate_at_1": 0.0}
+    choices = pd.DataFrame(
+        [
+            {**row, "seed": seed, "tolerance": tolerance}
+            for seed in ("1", "2", "all")
+            for tolerance in (0.0, 0.01)
+        ]
+        + [{**row, "seed": "3", "validation_hit_rate_at_1": 0.01}]
+        + [{"dataset": "d", "split": "loo", "model": "gru4rec", "note": "n/a: no attention"}]
+    )
+    assert list(answers.choice_warnings(choices)) == [
+        f"SASRec on d (loo), seed {seed}: nothing is hit on validation at λ = 1, so every λ was"
+        " allowed; the choice of λ says nothing."
+        for seed in (1, 2)
+    ]
+    assert not list(answers.choice_warnings(choices[["dataset", "split", "model", "seed"]]))
+
+
 def test_a_training_that_was_cut_short_is_told():
     """Best in the last of its epochs; not one that stopped before, nor a model without
     epochs.

@@ -15,7 +15,7 @@ import pytest
 import make_table as script
 import summarize
 from lastitem.errors import InputError
-from lastitem.report import tables
+from lastitem.report import answers, tables
 from lastitem.report.table import Table, write
 from lastitem.study.products import SUMMARIES, TABLES
 from lastitem.study.runs import (
@@ -717,7 +717,10 @@ def test_table4_by_hand(tmp_path):
     assert next(row[column] for column in ("R", "|R|") if column in row) == "4"
     assert row_of(markdown, **{"Chosen on": "oracle (test)"})["λ"] == "0.5"
     assert "oracle" in markdown.split("\n\n")[0]
-    assert len(csv) == 3 * 2
+    assert len(csv) == 3 * 2 and set(csv["validation_hit_rate_at_1"]) == {0.6}
+    assert not list(answers.choice_warnings(csv))
+    (told,) = answers.choice_warnings(csv.assign(validation_hit_rate_at_1=0.0))
+    assert told.startswith("SASRec on d (loo), seed 1: nothing is hit on validation")
     assert set(csv["selection"]) == {"validation", "oracle (test)"}
 
 

@@ -192,11 +192,21 @@ def test_what_is_said_of_the_last_item(last, larger, beside_use, else_said):
     assert hardly.endswith(f"; their order hardly counts{else_said}.")
 
 
-@pytest.mark.parametrize("order", [FAR_ABOVE, WIDE])
-def test_the_last_item_is_no_part_of_what_misleads_or_is_not_told(order):
-    """Behind a clause of its own about the order, the last item begins another."""
-    verdict = changes_of(FAR_BELOW, FAR_BELOW, order, FAR_BELOW, larger=(MORE, MORE)).verdict()
-    assert verdict.endswith("; it uses the last item most.") and ", and" not in verdict
+@pytest.mark.parametrize(
+    ("order", "said"),
+    [
+        (FAR_ABOVE, "their order misleads it"),
+        (WIDE, "whether their order counts, these data do not tell"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("larger", "of_last"),
+    [(MORE, ", and the last item most"), (LESS, ", and these more than the last item")],
+)
+def test_the_last_item_is_no_part_of_what_misleads_or_is_not_told(order, said, larger, of_last):
+    """What is said with "and" stands before what begins anew."""
+    uses = changes_of(FAR_BELOW, FAR_BELOW, order, FAR_BELOW, larger=(larger, larger))
+    assert uses.verdict() == f"It uses which items came before the last{of_last}; {said}."
 
 
 # Silence

@@ -72,7 +72,8 @@ def test_a_model_has_a_column_and_a_statement_a_row(summaries):
         (ACCURACY, "ordered", "ordered", ".3f"),
         (ACCOUNT, LAST, LAST, "+.1f"),
         (CHANGE, "strangers_last", "stranger's last", "+.1f"),
-        (CHANGE_OF_ACCURACY, "newest_3", "newest 3", "+.1f"),
+        (CHANGE, "newest_3", "newest 3", "+.1f"),
+        (CHANGE_OF_ACCURACY, "stranger", "stranger", "+.1f"),
         (OVERLAP, "stranger", "stranger", ".3f"),
     ):
         row = rows["all", reading, name]
@@ -92,6 +93,11 @@ def test_what_counts_for_the_verdict_alone_is_not_shown_but_in_the_facts(summari
     own = {ACCURACY, CHANGE, CHANGE_OF_ACCURACY, OVERLAP, ACCOUNT, LAST_FIRST, INTERACTION}
     assert of_all == {*own, SHARE}
     assert len(table.facts) == len(found) + len(theirs)
+    of_change = {part for group, reading, part in shown(table) if reading == CHANGE_OF_ACCURACY}
+    assert of_change == {"stranger's context", "stranger's last", "stranger"}, (
+        "where nothing is brought in the candidates are the same"
+    )
+    assert {part for _, reading, part in shown(table) if reading == ACCURACY} == {"ordered"}
     assert {UNCHANGED, HIT, BEYOND, LARGER} <= set(table.facts["reading"])
     of_groups = {key for key in shown(table) if key[0] == "tied"}
     assert {(reading, part) for _, reading, part in of_groups if reading != ACCOUNT} == {
@@ -111,8 +117,8 @@ def test_beside_a_change_stands_the_share_of_inputs_that_is_changed(summaries):
     for group in ("all", "tied"):
         cut = 100 - unchanged["sasrec", group, "last_only"]
         assert rows[group, CHANGE, "last only"]["Inputs changed"] == f"{cut:.0f} %"
-    of_full = rows["all", CHANGE_OF_ACCURACY, "all shuffled"]["Inputs changed"]
-    assert of_full == f"{100 - unchanged['sasrec', 'all', 'full']:.0f} %"
+    of_stranger = rows["all", CHANGE_OF_ACCURACY, "stranger"]["Inputs changed"]
+    assert of_stranger == f"{100 - unchanged['sasrec', 'all', 'stranger']:.0f} %"
     others = {reading: row["Inputs changed"] for (_, reading, _), row in rows.items()}
     del others[CHANGE], others[CHANGE_OF_ACCURACY]
     assert set(others.values()) == {"n/a"}

@@ -21,6 +21,7 @@ from lastitem.study.config import (
     own_settings,
     study_runs,
     tie_order_runs,
+    unused_settings,
     why_no_tie_order,
 )
 from lastitem.study.settings import TrainingSettings, checked
@@ -610,6 +611,24 @@ def test_texts_of_an_entry_that_leaves_out_runs():
     config["exclude"] = [{"seed": "2"}, {"seed": ["2"], "model": "sasrec"}]
     check(config, SCHEMA)
     assert config["exclude"] == [{"seed": 2}, {"seed": [2], "model": "sasrec"}]
+
+
+def test_settings_that_a_loss_does_not_use_are_told_of():
+    """Of each model for itself: what counts is its own loss."""
+    config = shipped() | {"models": ["sasrec", "gru4rec", "bert4rec"]}
+    assert unused_settings(config) == []
+    config["training"] |= {"num_negatives": 9, "calibration": 0.5}
+    losses = {"sasrec": "sampled_softmax", "gru4rec": "gbce"}
+    for model, loss in losses.items():
+        config["model_settings"][model]["training"] = {"loss": loss, "num_negatives": 7}
+    assert unused_settings(config) == [
+        "model sasrec: training.calibration is set to 0.5, but the loss sampled_softmax does not"
+        " use it; gbce does",
+        "model bert4rec: training.num_negatives is set to 9, but the loss softmax does not use it;"
+        " sampled_softmax and gbce do",
+        "model bert4rec: training.calibration is set to 0.5, but the loss softmax does not use it;"
+        " gbce does",
+    ]
 
 
 def test_the_tie_order_study_adds_its_datasets():

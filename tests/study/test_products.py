@@ -173,6 +173,13 @@ def test_a_hash_is_of_the_models_read(config):
     other["model_settings"]["item-knn-chosen"]["grid"] = {"newest": [2]}
     assert changed(config, other) == OF_WORTHS | {"table2"}
     other = copy.deepcopy(config)
+    other["training"]["num_negatives"] = 9
+    assert changed(config, other) == set(), "its loss draws none"
+    gbce = copy.deepcopy(config)
+    gbce["training"]["loss"] = "gbce"
+    other["training"]["loss"] = "gbce"
+    assert changed(gbce, other) == OF_RUNS
+    other = copy.deepcopy(config)
     other["training"]["loss"] = "bce"
     assert changed(config, other) == OF_RUNS
 
