@@ -294,9 +294,11 @@ def yardsticks(
         theirs.rename(columns={"model": "yardstick", "value": "value_of_yardstick"}), on=by_case
     )
     frame = measured(paired, paired["value_of_yardstick"], paired["value"], ["yardstick"])
-    # The users without a hit of the model count as well: the yardstick may have one.
+    # What is without a hit of the model counts as well: the yardstick may have one.
     found = summarize(frame, ["yardstick"], bootstrap)
-    users = paired.groupby([*STUDY_COLUMNS, "yardstick"], sort=False)["user"].nunique()
+    of_pair = paired.groupby([*STUDY_COLUMNS, "yardstick"], sort=False)
+    behind = DataFrame({"trainings": of_pair["seed"].nunique(), "users": of_pair["user"].nunique()})
+    behind["cases"] = (of_pair.size() / behind["trainings"]).round().astype(int)
     keys = pd.MultiIndex.from_frame(found[[*STUDY_COLUMNS, "yardstick"]])
-    found["users"] = users.reindex(keys).to_numpy()
+    found[COUNTS] = behind.reindex(keys).to_numpy()
     return found.merge(facts, on=["dataset", "split", "yardstick"], how="left")
