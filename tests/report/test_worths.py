@@ -437,7 +437,8 @@ def test_yardsticks_are_those_of_a_loop_over_cases():
                 np.std([ratio(once, [seed]) for seed in seeds], ddof=1)
             )
         assert math.isnan(row["sd_seeds"]) == (model == "b")
-        assert (row["trainings"], row["users"]) == (len(seeds), len(users))
+        counts = (row["trainings"], row["users"], row["cases"])
+        assert counts == (len(seeds), len(users), len(user)), "with a hit of the model or without"
 
 
 def test_the_best_yardstick_is_of_those_that_see_the_last_item_alone():
