@@ -691,7 +691,7 @@ def test_comparisons_by_hand():
             ("validation", 0.5, [0, 0, 0, 0], [1, 1, 1, 1]),
         )
     )
-    found = comparisons(ranks, effects, scaled, 10, FEW, permutations=99)
+    found = comparisons(ranks, [effects], scaled, 10, FEW, permutations=99)
     value = found.set_index(["model", "contrast", "condition", "reference", "measure"])[
         "value"
     ].to_dict()
@@ -761,7 +761,7 @@ def test_interventions_are_compared_as_a_loop_over_cases_does():
         )
         for place, (dataset, model) in enumerate(itertools.product(("d", "e"), ("a", "b")))
     )
-    found = comparisons(ranks, frame, pd.DataFrame(), 10, FEW, permutations=99)
+    found = comparisons(ranks, [frame], pd.DataFrame(), 10, FEW, permutations=99)
     own = found[found["contrast"] == "intervention"]
     assert set(own["condition"]) == {*TESTED} and set(own["reference"]) == {"ordered"}
     assert set(own["measure"]) == {"NDCG"} and len(own) == 4 * len(TESTED)
@@ -795,7 +795,7 @@ def test_the_interval_of_an_intervention_is_over_the_drawn_users():
     frame = frame[(frame["dataset"] == "d") & (frame["model"] == "a")]
     own = frame[frame["intervention"].isin(["ordered", "full"])]
     found = comparisons(
-        ranks_of("a", [1], [1]), own, pd.DataFrame(), 10, Bootstrap(70, 8), permutations=99
+        ranks_of("a", [1], [1]), [own], pd.DataFrame(), 10, Bootstrap(70, 8), permutations=99
     )
     row, full = measured(found), frame[frame["intervention"] == "full"]
     gain = full["common_target_rank"].map(worth) - full["common_ordered_rank"].map(worth)
@@ -825,7 +825,7 @@ def test_a_second_seed_alike_changes_neither_p_nor_interval():
     once, twice = (
         comparisons(
             pd.concat(ranks[:count]),
-            pd.concat(seeds[:count]),
+            [pd.concat(seeds[:count])],
             pd.DataFrame(),
             10,
             FEW,
@@ -853,7 +853,7 @@ def test_models_are_compared_on_the_seeds_both_have():
         ]
     )
     effects = effects_of("a", {"ordered": [[1, 1]], "partial": [[1, 1]], "full": [[1, 1]]})
-    found = comparisons(ranks, effects, pd.DataFrame(), 10, FEW, permutations=99)
+    found = comparisons(ranks, [effects], pd.DataFrame(), 10, FEW, permutations=99)
     row = found[(found["contrast"] == "model") & (found["measure"] == "NDCG")].iloc[0]
     assert (row["value"], row["trainings"], row["cases"]) == (0.5, 1, 2) and pd.isna(
         row["sd_seeds"]
@@ -877,7 +877,7 @@ def test_seeds_of_a_comparison_are_counted_for_itself():
         )
         for seed in (1, 2, 3)
     )
-    found = comparisons(ranks, effects, pd.DataFrame(), 10, FEW, permutations=99)
+    found = comparisons(ranks, [effects], pd.DataFrame(), 10, FEW, permutations=99)
     row = found[(found["contrast"] == "model") & (found["measure"] == "NDCG")].iloc[0]
     assert (row["value"], row["trainings"], row["cases"]) == (pytest.approx(0.5), 2, 3)
     assert row["sd_seeds"] == pytest.approx(np.std([1 / 3, 2 / 3], ddof=1))

@@ -57,7 +57,7 @@ def test_tie_order_by_hand():
     ]
     ranks, shuffled = (pd.concat(frames, ignore_index=True) for frames in zip(*runs, strict=True))
     same = {name: ["u", "v", "w", "x"] for name in ranks["dataset"].unique()}
-    found = tie_order(ranks, shuffled, same, 10, FEW, permutations=99)
+    found = tie_order(ranks, [shuffled], same, 10, FEW, permutations=99)
     assert (found["dataset"] == "d.e").all()
     assert list(found["targets"].unique()) == list(TARGET_GROUPS) and list(
         found["measure"].unique()
@@ -115,7 +115,7 @@ def test_each_draw_with_each_seed_is_a_training():
     ]
     ranks, shuffled = (pd.concat(frames, ignore_index=True) for frames in zip(*runs, strict=True))
     same = {name: ["u", "v", "w", "x"] for name in ranks["dataset"].unique()}
-    found = tie_order(ranks, shuffled, same, 10, FEW, permutations=99)
+    found = tie_order(ranks, [shuffled], same, 10, FEW, permutations=99)
     item, random, difference = (
         measured(found, ties=ties, targets="all", measure="NDCG")
         for ties in ("item", "random", TIES_DIFFERENCE)
@@ -144,7 +144,7 @@ def test_tie_order_pairs_users_by_their_ids():
     )
     ranks["tied"] = False
     ids = {"d.ties-item": ["u", "v", "w", "x"], "d.ties-random-1": ["v", "w", "y", "z"]}
-    found = tie_order(ranks, shuffled, ids, 10, FEW, permutations=99)
+    found = tie_order(ranks, [shuffled], ids, 10, FEW, permutations=99)
     row = measured(found, ties=TIES_DIFFERENCE, targets="all", measure="NDCG")
     assert (row["users"], row["value"], row["ci_low"], row["ci_high"], row["p"]) == (
         2,
@@ -165,9 +165,9 @@ def test_tie_order_of_a_study_without_shuffles(left_out):
     ]
     ranks, effects = (pd.concat(frames, ignore_index=True) for frames in zip(*runs, strict=True))
     same = {name: ["u", "v", "w", "x"] for name in ranks["dataset"].unique()}
-    whole = tie_order(ranks, effects, same, 10, FEW, permutations=99)
+    whole = tie_order(ranks, [effects], same, 10, FEW, permutations=99)
     effects = effects[~effects["intervention"].isin(left_out)]
-    found = tie_order(ranks, effects, same, 10, FEW, permutations=99)
+    found = tie_order(ranks, [effects], same, 10, FEW, permutations=99)
     gone = {f"{name} shuffle, %" for name in left_out}
     assert set(found["measure"]) == {*TIE_ORDER_MEASURES} - gone
     kept = whole[~whole["measure"].isin(gone)].drop(columns="p_holm")
@@ -177,6 +177,6 @@ def test_tie_order_of_a_study_without_shuffles(left_out):
 def test_tie_order_of_one_order_alone_has_no_difference():
     ranks, shuffled = tied_runs("d.ties-item", 1, [3, 1, 0, 3], [3, 1, 0, 3])
     found = tie_order(
-        ranks, shuffled, {"d.ties-item": ["u", "v", "w", "x"]}, 10, FEW, permutations=99
+        ranks, [shuffled], {"d.ties-item": ["u", "v", "w", "x"]}, 10, FEW, permutations=99
     )
     assert set(found["ties"]) == {"item"} and found["p"].isna().all()

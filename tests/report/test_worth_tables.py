@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from lastitem.report import answers, figures, tables
@@ -49,7 +48,7 @@ def summaries():
         {**entry, "model": names.get(entry["model"], entry["model"])}
         for entry in evaluations_of(VALIDATION)
     ]
-    found = worths(pd.concat(effects), CUTOFF, SOME)
+    found = worths(effects, CUTOFF, SOME)
     return found, yardsticks(ranks, evaluations, CUTOFF, BASELINES, SOME)
 
 
@@ -160,7 +159,7 @@ def test_the_page_reads_what_the_table_wrote(summaries, tmp_path):
 def test_a_study_of_few_interventions_has_its_table_figures_and_answers(named):
     """They show what is there; the verdict says what is not."""
     effects = effects_of(np.random.default_rng(2))
-    found = worths(effects[effects["intervention"].isin(["ordered", *named])], CUTOFF, SOME)
+    found = worths([effects[effects["intervention"].isin(["ordered", *named])]], CUTOFF, SOME)
     nobody = ranks_at_random(np.random.default_rng(3))
     theirs = yardsticks(nobody, evaluations_of(VALIDATION), CUTOFF, [], SOME)
     table = tables.worths(Rows(found), Rows(theirs), CUTOFF)

@@ -255,7 +255,7 @@ def test_every_statement_is_that_of_a_loop_over_cases(start):
     """
     generator = np.random.default_rng(start)
     frame = pd.concat([effects_of(generator, "m"), effects_of(generator, "other", users=9)])
-    found = worths(frame.sample(frac=1, random_state=start), CUTOFF, SOME)
+    found = worths([frame.sample(frac=1, random_state=start)], CUTOFF, SOME)
     assert set(found["model"]) == {"m", "other"}
     for model in ("m", "other"):
         rows = frame[frame["model"] == model].to_dict("records")
@@ -270,7 +270,7 @@ def test_every_statement_is_that_of_a_loop_over_cases(start):
 def test_the_account_adds_up_in_every_group_and_seed(reading):
     frame = effects_of(np.random.default_rng(5))
     for rows in (frame, frame[frame["seed"] == 1], frame[frame["seed"] == 2]):
-        found = worths(rows, CUTOFF, SOME)
+        found = worths([rows], CUTOFF, SOME)
         own = found[found["reading"] == reading]
         assert own.groupby("group")["value"].sum().tolist() == pytest.approx([100.0] * 6)
 
@@ -279,7 +279,7 @@ def test_both_directions_differ_by_the_interaction():
     """What the last item has when it is replaced first, less what it has when it is
     replaced second.
     """
-    found = worths(effects_of(np.random.default_rng(6)), CUTOFF, SOME)
+    found = worths([effects_of(np.random.default_rng(6))], CUTOFF, SOME)
     value = found[found["group"] == "all"].set_index(["reading", "part"])["value"]
     both = value[LAST_FIRST, LAST] - value[ACCOUNT, LAST]
     (shared,) = found.loc[(found["group"] == "all") & (found["reading"] == INTERACTION), "value"]
@@ -290,10 +290,10 @@ def test_a_group_of_all_is_no_group():
     frame = effects_of(np.random.default_rng(7)).assign(
         tied=False, length_group=1, input_length=1234
     )
-    assert set(worths(frame, CUTOFF, SOME)["group"]) == {"all"}
+    assert set(worths([frame], CUTOFF, SOME)["group"]) == {"all"}
     frame.loc[frame["user"] == 7, ["length_group", "input_length"]] = [2, 2345]
     frame.loc[frame["user"] == 10, "input_length"] = 1000
-    assert set(worths(frame, CUTOFF, SOME)["group"]) == {
+    assert set(worths([frame], CUTOFF, SOME)["group"]) == {
         "all",
         "inputs of 1,000 to 1,234 items",
         "inputs of 2,345 items",
@@ -302,10 +302,10 @@ def test_a_group_of_all_is_no_group():
 
 def test_what_a_study_has_not_is_not_said():
     frame = effects_of(np.random.default_rng(8))
-    found = worths(frame[frame["intervention"] == "ordered"], CUTOFF, SOME)
+    found = worths([frame[frame["intervention"] == "ordered"]], CUTOFF, SOME)
     assert set(found["reading"]) == {ACCURACY} and set(found["part"]) == {"ordered"}
     some = frame[frame["intervention"].isin(["ordered", "partial", "strangers_context"])]
-    found = worths(some, CUTOFF, SOME)
+    found = worths([some], CUTOFF, SOME)
     own = found[found["group"] == "all"]
     assert own.loc[own["reading"] == ACCOUNT, "part"].tolist() == [ORDER, ITEMS]
     assert not set(own["reading"]) & {LAST_FIRST, INTERACTION, BEYOND, LARGER, OVERLAP}
@@ -313,9 +313,9 @@ def test_what_a_study_has_not_is_not_said():
 
 def test_one_seed_has_no_spread_and_one_intervention_of_one_seed_counts_one():
     frame = effects_of(np.random.default_rng(9))
-    assert worths(frame[frame["seed"] == 1], CUTOFF, SOME)["sd_seeds"].isna().all()
+    assert worths([frame[frame["seed"] == 1]], CUTOFF, SOME)["sd_seeds"].isna().all()
     less = frame[(frame["seed"] == 1) | (frame["intervention"] != "full")]
-    found = worths(less, CUTOFF, SOME).set_index(["group", "reading", "part"])
+    found = worths([less], CUTOFF, SOME).set_index(["group", "reading", "part"])
     full, other = found.loc[("all", CHANGE, "full")], found.loc[("all", CHANGE, "partial")]
     assert (full["trainings"], other["trainings"]) == (1, 2) and full["cases"] == other["cases"]
     assert math.isnan(full["sd_seeds"]) and other["sd_seeds"] > 0
@@ -327,7 +327,7 @@ def test_without_a_hit_there_is_no_change():
     no ratio either.
     """
     frame = effects_of(np.random.default_rng(10)).assign(target_rank=0, common_ordered_rank=0)
-    found = worths(frame, CUTOFF, SOME)
+    found = worths([frame], CUTOFF, SOME)
     numbers = found.set_index("reading")[["value", "ci_low", "ci_high"]]
     assert numbers.loc[[ACCOUNT, CHANGE, CHANGE_OF_ACCURACY, LARGER]].isna().all(axis=None)
     assert (numbers.loc[ACCURACY] == 0).all(axis=None)
@@ -335,7 +335,7 @@ def test_without_a_hit_there_is_no_change():
 
 
 def test_no_rows_say_nothing():
-    found = worths(effects_of(np.random.default_rng(11))[:0], CUTOFF, SOME)
+    found = worths([effects_of(np.random.default_rng(11))[:0]], CUTOFF, SOME)
     assert found.empty and list(found)[:6] == [*STUDY, "group", "reading", "part"]
 
 

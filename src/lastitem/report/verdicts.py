@@ -64,7 +64,7 @@ class Changes:
         if silent:
             return f"These data do not tell which part of the history it uses: {silent}."
         wrong, none, order = (self.under(name) for name in SPOKEN_OF[:3])
-        uses = is_lower(wrong) and is_lower(none)
+        uses = is_lower(wrong) and is_lower(none) and not is_small(wrong)
         # What is said with "and" stands before what begins anew.
         said = [_of_order(order, uses), self._of_last(uses)]
         said.sort(key=lambda part: part.startswith(";"))
@@ -87,6 +87,8 @@ class Changes:
 
 def _of_items(wrong: Series, none: Series) -> str:
     """What is said of the items before the last: others in their place, and none."""
+    if is_small(wrong):
+        return "It hardly looks at which items came before the last"
     if is_lower(wrong):
         if is_lower(none):
             return "It uses which items came before the last"
@@ -95,8 +97,6 @@ def _of_items(wrong: Series, none: Series) -> str:
         if is_small(none):
             return "Other items before the last mislead it, but it does without its own"
         return f"Other items before the last mislead it; whether it needs its own, {_UNTOLD}"
-    if is_small(wrong):
-        return "It hardly looks at which items came before the last"
     if wrong["ci_low"] > 0:
         return "The items before the last mislead it: with those of others it does better"
     return f"Whether it looks at which items came before the last, {_UNTOLD}"
