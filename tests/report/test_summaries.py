@@ -18,12 +18,15 @@ from lastitem.report.summaries import (
     accuracy_of_ranks,
     attention_maps,
     chosen_scales,
-    comparisons,
     last_item_hit_rates,
     mixing_at_readout,
+    model_comparisons,
     recovery_curves,
     recovery_sweep,
     residual_sweep,
+)
+from lastitem.report.summaries import (
+    comparisons as all_comparisons,
 )
 from lastitem.study.interventions import TESTED
 from lastitem.study.runs import Run, read_run_tables, write_run_table
@@ -639,6 +642,12 @@ def literal_p(differences):
         for signs in itertools.product((1, -1), repeat=len(differences))
     ]
     return sum(found >= abs(sum(differences)) - 1e-9 for found in sums) / len(sums)
+
+
+def comparisons(ranks, effects, scaled, cutoff, bootstrap, permutations):
+    """All contrasts of a study, those of models from their own summary."""
+    models = model_comparisons(ranks, cutoff, bootstrap, permutations)
+    return all_comparisons(effects, scaled, models, cutoff, bootstrap, permutations)
 
 
 def test_comparisons_by_hand():

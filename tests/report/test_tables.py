@@ -936,8 +936,11 @@ def test_comparisons_show_both_p_and_what_the_draws_can_reach(tmp_path):
     )
     row = row_of(markdown, Model="b")
     assert (row["Difference"], row["p"], row["Users"]) == ("n/a: no attention block", "n/a", "n/a")
-    assert "(Holm) for all 1 rows with interventions, and for all 1 others" in markdown
-    assert "draws 9,999 sets of signs, and the smallest p that they can give is 0.0001" in markdown
+    assert "(Holm) within each contrast (1 of residual scale, 1 of intervention)" in markdown
+    assert (
+        "draws 9,999 sets of signs, and the smallest p that they can give is 0.0001 after"
+        in markdown
+    )
     row = row_of(markdown, Contrast="intervention")
     assert row["Difference"] == "all shuffled − ordered"
     more = pd.concat([facts, facts[:1], facts[:1]], ignore_index=True)

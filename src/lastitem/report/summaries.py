@@ -408,9 +408,9 @@ def at_the_choice(
 
 
 def comparisons(
-    ranks: DataFrame,
     effects: Iterable[DataFrame],
     scaled: DataFrame,
+    models: DataFrame,
     cutoff: int,
     bootstrap: Bootstrap,
     permutations: int,
@@ -420,38 +420,54 @@ def comparisons(
 
     Parameters
     ----------
-    ranks, scaled : rows of ranks.parquet and rescale.parquet of all runs.
     effects : rows of interventions.parquet, a frame for each study.
+    scaled : rows of rescale.parquet of all runs.
+    models : from :func:`model_comparisons`.
 
     Returns
     -------
     Conditions ``contrast`` (``intervention``, ``residual scale``, ``model``),
     ``condition``, ``reference``, ``measure`` (``NDCG``, ``HRLI``); the value is
     condition − reference, both on the common candidates for an intervention; ``p`` of a
-    sign-flip test over users, ``p_holm`` corrected for the interventions among
-    themselves, and for all others. Two models are compared on the seeds that both
-    have.
+    sign-flip test over users, ``p_holm`` corrected within each contrast.
     """
-    conditions, measures = ["contrast", "condition", "reference", "measure"], ["NDCG", "HRLI"]
-    parts = list(_of_interventions(effects, cutoff))
+    found = [_tested(list(_of_interventions(effects, cutoff)), bootstrap, permutations)]
     if len(scaled):
         scaled = scaled[(scaled["part"] == "test") & (scaled["order"] == ORDERED)]
         pairs = [(scale, 1.0) for scale in sorted(set(scaled["residual_scale"]) - {1.0})]
         scaled = _with_measures(scaled, cutoff)
-        parts += _differences(scaled, "residual_scale", pairs, measures, "residual scale")
-    ranks = _with_measures(ranks, cutoff)
+        measures = ["NDCG", "HRLI"]
+        parts = _differences(scaled, "residual_scale", pairs, measures, "residual scale")
+        found.append(_tested(parts, bootstrap, permutations))
+    found = [table for table in (*found, models) if len(table)]
+    return pd.concat(found, ignore_index=True) if found else models
+
+
+def model_comparisons(
+    ranks: DataFrame, cutoff: int, bootstrap: Bootstrap, permutations: int
+) -> DataFrame:
+    """What :func:`comparisons` says of models against one another, on the seeds that
+    both have.
+
+    Parameters
+    ----------
+    ranks : rows of ranks.parquet of all runs.
+    """
+    ranks, parts = _with_measures(ranks, cutoff), list[DataFrame]()
     for first, second in itertools.combinations(dict.fromkeys(ranks["model"]), 2):
         pair = ranks[ranks["model"].isin([first, second])].rename(columns={"model": "compared"})
         pair = pair.assign(model=first)
-        parts += _differences(pair, "compared", [(first, second)], measures, "model")
+        parts += _differences(pair, "compared", [(first, second)], ["NDCG", "HRLI"], "model")
+    return _tested(parts, bootstrap, permutations)
+
+
+def _tested(parts: Sequence[DataFrame], bootstrap: Bootstrap, permutations: int) -> DataFrame:
+    """Differences pooled and tested, corrected for all of them."""
+    conditions = ["contrast", "condition", "reference", "measure"]
     parts = [part for part in parts if len(part)]
     frame = pd.concat(parts) if parts else DataFrame(columns=[*RUN_COLUMNS, *conditions])
     found = summarize(frame, conditions, bootstrap, permutations)
-    corrected = np.full(len(found), np.nan)
-    of_interventions = (found["contrast"] == INTERVENTION).to_numpy()
-    for family in (of_interventions, ~of_interventions):
-        corrected[family] = holm(found["p"].to_numpy(dtype=np.float64)[family])
-    return found.assign(p_holm=corrected)
+    return found.assign(p_holm=holm(found["p"].to_numpy(dtype=np.float64)))
 
 
 def _of_interventions(effects: Iterable[DataFrame], cutoff: int) -> Iterator[DataFrame]:

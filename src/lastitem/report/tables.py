@@ -83,7 +83,7 @@ def accuracy(summary: Rows, comparisons: Rows, published: DataFrame, cutoff: int
     Parameters
     ----------
     summary : :func:`lastitem.report.summaries.accuracy`.
-    comparisons : :func:`lastitem.report.summaries.comparisons`: what is bold.
+    comparisons : :func:`lastitem.report.summaries.model_comparisons`: what is bold.
     published : the paper's charts: dataset, model, hrli10, hrl2i10, ndcg10,
         partial_change_percent, full_change_percent.
     cutoff : K of the layout.
@@ -350,19 +350,17 @@ def comparisons(summary: Rows, cutoff: int, permutations: int) -> Table:
         | {"Contrast": row["contrast"], "Difference": f"{NOT_APPLICABLE}: {row['note']}"}
         for row in missing.to_dict("records")
     ]
-    count = int((tested["contrast"] == INTERVENTION).sum())
-    most = max(count, len(tested) - count)
+    counts = tested["contrast"].value_counts(sort=False)
+    families = ", ".join(f"{count:,} of {name}" for name, count in counts.items())
     caption = (
         "Comparisons. Differences on the test part, paired over users: an intervention against the"
         " ordered history on the same candidates (mean over the draws), residual scale λ against 1,"
         " model against model on the seeds both have. Mean over users and seeds, ± standard"
         " deviation over seeds where there are several; bootstrap interval over users; p of a"
-        " sign-flip test over users, and"
-        f" corrected (Holm) for all {count:,} rows with interventions, and for all"
-        f" {len(tested) - count:,} others. Where the test is not exact it draws {permutations:,}"
-        " sets of signs, and the smallest p that they can give is"
-        f" {min(1.0, most / (permutations + 1)):.2g}"
-        " after the correction. The tests are"
+        f" sign-flip test over users, and corrected (Holm) within each contrast ({families})."
+        f" Where the test is not exact it draws {permutations:,} sets of signs, and the smallest p"
+        f" that they can give is {min(1.0, counts.max() / (permutations + 1)):.2g} after the"
+        " correction in the largest of these families. The tests are"
         " about users: whether another training would differ the same way is what the seeds tell."
     )
     facts = pd.concat([tested, missing], ignore_index=True) if len(missing) else tested
