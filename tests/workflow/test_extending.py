@@ -20,7 +20,7 @@ PAGE = (ROOT / "docs/extending.md").read_text(encoding="utf-8")
 PLACES = (
     r"New file `(?P<new>[^`]+)`:"
     r"|At the end of `(?P<end>[^`]+)`:"
-    r"|Behind `(?P<line>[^`]+)` in `(?P<inside>[^`]+)`:"
+    r"|(?P<where>Behind|Before) `(?P<line>[^`]+)` in `(?P<inside>[^`]+)`:"
 )
 STUDY = ("--configfile", "tiny.yaml", "mine.yaml")
 
@@ -42,7 +42,10 @@ def follow(project: Path, part: str) -> list[str]:
             after = f"{before.rstrip()}\n\n\n{place['block']}"
         else:
             assert before.count(f"{place['line']}\n") == 1, place["line"]
-            after = before.replace(f"{place['line']}\n", f"{place['line']}\n{place['block']}")
+            there = (f"{place['line']}\n", place["block"])
+            after = before.replace(
+                there[0], "".join(there if place["where"] == "Behind" else there[::-1])
+            )
         file.write_text(after, encoding="utf-8")
     assert made
     return made
@@ -76,7 +79,7 @@ def test_the_page_can_be_followed(project: Path):
     planned = snakemake(project, "-n", "all", *STUDY, configfile=None)
     assert planned.returncode == 0, planned.stdout[-4000:]
     rules = planned_rules(planned.stdout)
-    counts = {"train": 2, "evaluate": 2, "shuffle": 1, "decompose": 1, "rescale": 1}
+    counts = {"train": 2, "evaluate": 2, "intervene": 2, "decompose": 1, "rescale": 1}
     assert {name: rules.get(name) for name in counts} == counts
     trained = re.findall(r"^    output: (\S+)/model.safetensors", planned.stdout, re.MULTILINE)
     assert set(trained) == {f"results/tiny/loo/{name}/seed=3" for name in ("average", "successors")}
@@ -100,6 +103,21 @@ def test_the_page_can_be_followed(project: Path):
     page = (project / "results/index.html").read_text(encoding="utf-8")
     assert "history: History needed" in page
 
+    made += follow(project, "An intervention")
+    study = (*STUDY[:-1], "reversed.yaml")
+    planned = snakemake(project, "-n", "all", *study, configfile=None)
+    rules = planned_rules(planned.stdout)
+    assert {"intervene", "worths", "fig8", "page"} <= set(rules), planned.stdout[-4000:]
+    assert not {"download", "core_filter", "split", "train", "evaluate", "decompose"} & set(rules)
+    done = snakemake(project, "results/fig8.pdf", "results/worths.csv", *study, configfile=None)
+    assert done.returncode == 0, done.stdout[-4000:]
+    worths = pd.read_csv(project / "results/worths.csv").query("part == 'reversed'")
+    changes = worths[(worths["reading"] == "change") & (worths["group"] == "all")]
+    assert set(changes["model"]) == {"sasrec", "gru4rec", "bert4rec", "popularity", "markov"}
+    unmoved = changes["model"].isin(["popularity", "markov"])
+    assert (changes.loc[unmoved, "value"] == 0).all() and changes["value"].any()
+    assert "earlier items reversed" in (project / "results/worths.md").read_text(encoding="utf-8")
+
     tests = [name for name in made if name.startswith("tests/")]
-    touched = ("test_summaries", "test_figures")
-    run_tests(project, *tests, *(f"tests/report/{name}.py" for name in touched))
+    touched = ("report/test_summaries", "report/test_figures", "evaluation/test_interventions")
+    run_tests(project, *tests, *(f"tests/{name}.py" for name in touched))

@@ -34,7 +34,7 @@ from .conftest import (
 
 ROUNDS = int(os.environ.get("LASTITEM_KILL_ROUNDS", "1"))
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-STEPS = 37
+STEPS = 40
 #: All that a study leaves: its download, the files of each run, tables, figures and the
 #: page.
 FILES = ("data/**/raw", "results/**/*.*")

@@ -18,8 +18,9 @@ from .conftest import CONFIG, copy_project, planned_rules, snakemake
 EVERY_FIGURE_AND_TABLE = {
     "comparisons",
     "claims",
+    "worths",
     *(f"table{number}" for number in range(1, 5)),
-    *(f"fig{number}" for number in range(1, 7)),
+    *(f"fig{number}" for number in (*range(1, 7), 8)),
 }
 
 
@@ -31,8 +32,8 @@ def test_one_figure_makes_only_what_it_needs(tmp_path: Path):
         "download": 1,
         "core_filter": 1,
         "split": 1,
-        "train": 3,
-        "shuffle": 3,
+        "train": 5,
+        "intervene": 5,
         "summarize": 1,
         "fig1": 1,
     }
@@ -47,7 +48,7 @@ def test_an_edit_of_the_training_script_reruns_training_and_what_follows(changed
         )
     )
     planned = planned_rules(snakemake(changed, "-n", "all").stdout)
-    assert planned["train"] == 4 and planned["evaluate"] == 4 and planned["rescale"] == 3
+    assert planned["train"] == 5 and planned["evaluate"] == 5 and planned["rescale"] == 3
     assert "core_filter" not in planned and "split" not in planned and "table1" not in planned
 
 
@@ -58,7 +59,7 @@ def test_an_edit_of_a_module_reruns_what_imports_it(changed: Path):
         module.read_text(encoding="utf-8").replace('"font.size": 9', '"font.size": 10')
     )
     planned = planned_rules(snakemake(changed, "-n", "all").stdout)
-    assert set(planned) == {f"fig{number}" for number in range(1, 7)} | {
+    assert set(planned) == {f"fig{number}" for number in (*range(1, 7), 8)} | {
         "learning_curve",
         "page",
         "all",
@@ -70,19 +71,19 @@ def test_an_edit_of_a_module_reruns_what_imports_it(changed: Path):
     [
         (
             "residual_scales=[0.0,1.0]",
-            {"rescale", "table4", "comparisons", "claims", "fig4", "fig5", "fig6"},
+            {"rescale", "table2", "table4", "comparisons", "claims", "fig4", "fig5", "fig6"},
             {"residual_sweep", "mixing_by_scale", "recovery_sweep", "recovery_curves"}
             | {"chosen_scales", "at_the_choice", "comparisons", "claims"},
         ),
         (
             "cutoffs=[1,10]",
-            {"evaluate", "table2", "comparisons", "claims", "fig2"},
-            {"accuracy", "last_item_hit_rates", "comparisons", "claims"},
+            {"evaluate", "table2", "worths", "comparisons", "claims", "fig2"},
+            {"accuracy", "yardsticks", "last_item_hit_rates", "comparisons", "claims"},
         ),
         (
             "shuffle_repeats=3",
-            {"shuffle", "comparisons", "claims", "fig1"},
-            {"shuffles", "comparisons", "claims"},
+            {"intervene", "table2", "worths", "comparisons", "claims", "fig1", "fig8"},
+            {"worths", "comparisons", "claims"},
         ),
         (
             "map_positions=5",
@@ -91,7 +92,7 @@ def test_an_edit_of_a_module_reruns_what_imports_it(changed: Path):
         ),
         (
             "seeds=[4]",
-            {"train", "learning_curve", "evaluate", "shuffle", "decompose", "rescale"}
+            {"train", "learning_curve", "evaluate", "intervene", "decompose", "rescale"}
             | EVERY_FIGURE_AND_TABLE - {"table1"},
             {*SUMMARIES} - {"statistics", "tie_order"},
         ),
@@ -111,7 +112,9 @@ def test_files_of_two_studies_are_not_put_on_one_page(changed: Path):
     """A table made with other settings stands beside the rest: the page names it and
     both studies, and the command it gives makes it anew.
     """
-    done = snakemake(changed, "results/table2.csv", "--config", "bootstrap={resamples: 300}")
+    # Both, for they share a summary.
+    targets = ("results/table2.csv", "results/comparisons.csv")
+    done = snakemake(changed, *targets, "--config", "bootstrap={resamples: 300}")
     assert done.returncode == 0, done.stdout[-3000:]
     kept = ("--rerun-triggers", "mtime")
     done = snakemake(changed, "results/index.html", *kept)
@@ -138,7 +141,7 @@ def test_a_changed_log_reruns_everything(changed: Path):
     log = changed / "data/tiny log.csv"
     log.write_text(log.read_text(encoding="utf-8").replace("item 3,", "item 4,"), encoding="utf-8")
     planned = planned_rules(snakemake(changed, "-n", "all").stdout)
-    assert planned["download"] == 1 and planned["train"] == 4
+    assert planned["download"] == 1 and planned["train"] == 5
 
 
 def test_an_import_outlives_its_origin_and_edits_of_the_downloader(changed: Path):
@@ -229,6 +232,19 @@ def test_saying_the_same_in_another_way_reruns_nothing(changed: Path):
         (changed / name).write_text(text.replace(old, new), encoding="utf-8")
     default = ("--config", "training={patience: 20}")
     assert set(planned_rules(snakemake(changed, "-n", "all", *default).stdout)) <= {"page", "all"}
+
+
+def test_a_setting_that_nothing_uses_is_named_and_trains_nothing(changed: Path):
+    """Where the study begins, and on its page."""
+    changes = ("all", "--config", "training={num_negatives: 5}")
+    assert planned_rules(snakemake(changed, "-n", *changes).stdout) == {"page": 1, "all": 1}
+    done = snakemake(changed, *changes)
+    assert done.returncode == 0, done.stdout[-3000:]
+    begin, _, _ = done.stdout.partition("rule page:")
+    page = (changed / "results/index.html").read_text(encoding="utf-8")
+    for model in ("sasrec", "gru4rec", "bert4rec"):
+        told = f"model {model}: training.num_negatives is set to 5, but the loss softmax does not"
+        assert f"warning: {told} use it" in begin and f"<li>{told} use it" in page
 
 
 def test_what_a_study_is_for_is_made_again_when_it_has_gone(changed: Path):

@@ -9,23 +9,33 @@ import shlex
 import subprocess
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow.parquet
 import pytest
+import yaml
+
+from lastitem.report.names import shown_name
+from lastitem.report.verdicts import SPOKEN_OF
 
 from ..report.typesetting import typeset
 from .conftest import ROOT, copy_project, environment, planned_rules, snakemake
 
-TABLE_NAMES = [*(f"table{number}" for number in range(1, 5)), "comparisons", "claims"]
+TABLE_NAMES = [*(f"table{number}" for number in range(1, 5)), "worths", "comparisons", "claims"]
+#: fig7 is of the tie-order study.
+FIGURE_NAMES = [f"fig{number}" for number in (*range(1, 7), 8)]
 TABLES = [
     f"results/{name}.{ending}" for name in TABLE_NAMES for ending in ("csv", "md", "tex", "json")
 ]
 FIGURES = [
-    f"results/fig{number}.{ending}" for number in range(1, 7) for ending in ("pdf", "png", "csv")
+    f"results/{name}.{ending}" for name in FIGURE_NAMES for ending in ("pdf", "png", "svg", "csv")
 ]
+
+
+SIDES = ["value", "ci_low", "ci_high"]
 
 
 def test_all_outputs_are_there_and_a_second_run_does_nothing(finished: Path):
@@ -48,7 +58,7 @@ def test_results_say_what_they_stand_on(finished: Path):
         len(log),
     )
     accuracy = pd.read_csv(finished / "results/table2.csv")
-    assert set(accuracy["model"]) == {"sasrec", "gru4rec", "bert4rec", "popularity"}
+    assert set(accuracy["model"]) == {"sasrec", "gru4rec", "bert4rec", "popularity", "markov"}
     assert (accuracy["users"] == 40).all() and (accuracy["trainings"] == 1).all()
     assert (
         accuracy.loc[accuracy["metric"] != "coverage", ["ci_low", "ci_high"]].notna().all(axis=None)
@@ -75,33 +85,34 @@ def test_every_csv_says_of_which_study_it_is(finished: Path):
 
 
 def test_the_page_says_what_the_files_say(finished: Path):
-    """Every number of its sentences is one of fig1.csv or fig2.csv, rounded; every
-    table and figure of the study is on it.
+    """Every number of its answers is one of worths.csv, rounded: the changes, and the
+    bars of the account; every table and figure of the study is on it.
     """
     html = (finished / "results/index.html").read_text(encoding="utf-8")
-    effects, rates = (pd.read_csv(finished / f"results/{name}.csv") for name in ("fig1", "fig2"))
-    sentences = re.findall(r'<p class="answer"><strong>[^<]+</strong> ([^<]+)</p>', html)
-    assert len(sentences) == 3
-    for sentence in sentences:
-        model = sentence.split(" ")[0]
-        change = effects[
-            (effects["model"] == model) & (effects["measure"] == "change_percent")
-        ].set_index("order")
-        rate = rates[rates["model"] == model].set_index("measure")
-        numbers = [
-            f"{row[side]:+.1f}"
-            for _, row in change.loc[["partial", "full"]].iterrows()
-            for side in ("value", "ci_low", "ci_high")
+    worths = pd.read_csv(finished / "results/worths.csv").query("group == 'all'")
+    answers = re.findall(r'<article class="answer">(.*?)</article>', html, re.DOTALL)
+    assert len(answers) == 3
+    for model, answer in zip(("sasrec", "gru4rec", "bert4rec"), answers, strict=True):
+        own = worths[worths["model"] == model].set_index(["reading", "part"])
+        assert f"<h3>{shown_name(model)} on tiny (loo)</h3>" in answer
+        changes = own.loc["change"].loc[list(SPOKEN_OF)]
+        (told,) = re.findall(r"Change of NDCG@10: (.*?); n = 40 users", answer)
+        assert re.findall(r"[+-]\d+\.\d", told) == [
+            f"{row[side]:+.1f}" for _, row in changes.iterrows() for side in SIDES
         ]
-        numbers += [
-            f"{100 * row[side]:.1f}"
-            for _, row in rate.loc[["HRLI", "HRL2I"]].iterrows()
-            for side in ("value", "ci_low", "ci_high")
-        ]
-        assert re.findall(r"[+-]?\d+\.\d", sentence) == numbers
-    for name in [*TABLE_NAMES, *(f"fig{number}" for number in range(1, 7))]:
+        account = own.loc["account"]
+        spoken = "; ".join(
+            "{} {:.0f} % [{:.0f}, {:.0f}]".format(part, *row[SIDES])
+            for part, row in account.iterrows()
+        )
+        assert f'aria-label="{spoken}"' in answer and account["value"].sum() == pytest.approx(100)
+        share = own.loc[("share of its accuracy", "markov")]
+        had = "{:.0f} % [{:.0f}, {:.0f}] of ".format(*share[SIDES])
+        assert had in answer.replace("\N{NO-BREAK SPACE}", " ")
+    for name in TABLE_NAMES + FIGURE_NAMES:
         assert f'id="{name}"' in html
-    assert html.count("data:image/png;base64,") == 6 and f"snakemake {version('snakemake')}" in html
+    assert html.count("data:image/svg+xml;base64,") == len(FIGURE_NAMES)
+    assert f"snakemake {version('snakemake')}" in html
 
 
 def test_figures_carry_their_fonts(finished: Path):
@@ -121,12 +132,7 @@ def test_the_report_of_snakemake_is_complete(finished: Path):
     assert done.returncode == 0, done.stdout[-3000:]
     html = (finished / "report.html").read_text(encoding="utf-8")
     captions = finished / "workflow/report"
-    for name in [
-        *TABLE_NAMES,
-        *(f"fig{number}" for number in range(1, 7)),
-        "learning_curve",
-        "page",
-    ]:
+    for name in [*TABLE_NAMES, *FIGURE_NAMES, "learning_curve", "page"]:
         caption = (captions / f"{name}.rst").read_text(encoding="utf-8")
         words = re.findall(r"[A-Za-z]{4,}", caption)[:6]
         assert re.search(r"[^A-Za-z]+(?:[A-Za-z]{1,3}[^A-Za-z]+)*".join(words), html), name
@@ -229,7 +235,7 @@ def test_the_readme_diagnoses_from_python_as_the_workflow_does(finished: Path):
     )
     run = finished / "results/tiny/loo/sasrec/seed=3"
     swept = pd.read_parquet(run / "rescale.parquet").query("part == 'test' and order == 'ordered'")
-    shuffled = pd.read_parquet(run / "shuffle.parquet").query("order == 'partial' and repeat == 0")
+    effects = pd.read_parquet(run / "interventions.parquet").query("repeat == 0")
 
     def line(ranks: pd.DataFrame) -> str:
         ndcg = (
@@ -237,15 +243,13 @@ def test_the_readme_diagnoses_from_python_as_the_workflow_does(finished: Path):
             .fillna(0)
             .mean()
         )
-        # The workflow keeps the last item's rank for the plain order only.
-        return f"NDCG@10 {ndcg:.4f}, HRLI@10 " + (
-            f"{(ranks['last_rank'] <= 10).mean():.4f}" if "last_rank" in ranks else ""
-        )
+        return f"NDCG@10 {ndcg:.4f}, HRLI@10 {(ranks['last_rank'] <= 10).mean():.4f}"
 
     lines = dict(re.findall(r"(.*): (NDCG.*)\n", printed))
     assert lines["as trained"] == line(swept.query("residual_scale == 1.0"))
     assert lines["residual halved"] == line(swept.query("residual_scale == 0.5"))
-    assert lines["all but last shuffled"].startswith(line(shuffled))
+    for said, name in (("last item only", "last_only"), ("all but last shuffled", "partial")):
+        assert lines[said] == line(effects[effects["intervention"] == name])
     mixing = (
         pd.read_parquet(run / "mixing_users.parquet")
         .query("layer == 1 and part == 'Attn'")["latest"]
@@ -263,18 +267,47 @@ def test_models_without_attention_are_named_not_missing(finished: Path):
 
 
 def test_scaling_by_one_is_the_plain_model(finished: Path):
-    """The ranks of the sweep at λ = 1 are those of the evaluation and of the
-    ordered shuffle, row by row.
+    """The ranks of the sweep at λ = 1 are those of the evaluation and of the input as it
+    is among the interventions, row by row.
     """
     run = finished / "results/tiny/loo/sasrec/seed=3"
     plain = pd.read_parquet(run / "ranks.parquet")
     swept = pd.read_parquet(run / "rescale.parquet").query(
         "part == 'test' and order == 'ordered' and residual_scale == 1.0"
     )
-    ordered = pd.read_parquet(run / "shuffle.parquet").query("order == 'ordered'")
+    ordered = pd.read_parquet(run / "interventions.parquet").query("intervention == 'ordered'")
     for column in ("target_rank", "last_rank", "last_but_one_rank"):
         assert plain[column].tolist() == swept[column].tolist()
-    assert plain["target_rank"].tolist() == ordered["target_rank"].tolist()
+    for column in ("target_rank", "last_rank"):
+        assert plain[column].tolist() == ordered[column].tolist()
+
+
+def test_yardsticks_move_with_what_they_read_alone(finished: Path):
+    """Markov ranks every target as before where the last item stays, popularity always;
+    a model that reads more does not. They have a line of a learning curve, and no
+    decomposition.
+    """
+    keeps_last = ("partial", "last_only", "strangers_context", "pooled_context")
+    for model in ("markov", "popularity", "gru4rec"):
+        run = finished / f"results/tiny/loo/{model}/seed=3"
+        effects = pd.read_parquet(run / "interventions.parquet")
+        plain = pd.read_parquet(run / "ranks.parquet").set_index("user")["target_rank"]
+        same = effects["target_rank"].to_numpy() == plain.loc[effects["user"]].to_numpy()
+        name = effects["intervention"].astype(str)
+        assert set(name) == {"ordered", *yaml_of(finished)["interventions"]}
+        kept = name.isin(keeps_last) | name.str.startswith("newest_")
+        if model == "gru4rec":
+            assert not same[kept].all()
+            continue
+        assert same[kept].all() and same.all() == (model == "popularity")
+        assert (effects["common_target_rank"] == effects["common_ordered_rank"])[kept].all()
+        assert len(pd.read_csv(run / "learning_curve.csv")) == 1
+        assert not [*run.glob("mixing*"), *run.glob("rescale*"), *run.glob("maps*")]
+
+
+def yaml_of(project: Path) -> dict[str, Any]:
+    """The default config."""
+    return yaml.safe_load((project / "config.yaml").read_text(encoding="utf-8"))
 
 
 def test_each_run_knows_what_it_is(finished: Path):
@@ -325,10 +358,11 @@ def test_a_command_of_the_readme_runs(tmp_path: Path, line: str):
     done = snakemake(fresh, *shlex.split(line)[1:], "-n", configfile=None)
     assert done.returncode == 0 and "Job stats" in done.stdout, done.stdout[-2000:]
     if "config/paper.yaml" in line:
-        logs, runs, baselines = 9, 9 * 5 * 3, 9 * 3
+        logs, runs, yardsticks = 9, 9 * 5 * 3, 9 * 6 * 3
         expected = dict.fromkeys(("download", "core_filter", "split"), logs)
-        expected |= dict.fromkeys(("train", "evaluate"), runs + baselines)
-        expected |= dict.fromkeys(("shuffle", "decompose", "rescale", "learning_curve"), runs)
-        expected |= dict.fromkeys((*TABLE_NAMES, "page", "all"), 1)
-        expected |= {f"fig{number}": 1 for number in range(1, 7)} | {"summarize": 15}
+        expected |= dict.fromkeys(("train", "evaluate", "intervene"), runs + yardsticks)
+        expected |= dict.fromkeys(("decompose", "rescale", "learning_curve"), runs)
+        expected |= dict.fromkeys((*TABLE_NAMES, *FIGURE_NAMES, "page", "all"), 1)
+        # A grid of four points, with the first seed.
+        expected |= {"train_grid_point": 4 * logs, "choose": logs, "summarize": 16}
         assert planned_rules(done.stdout) == expected

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -82,6 +83,25 @@ def test_a_study_without_an_answer_to_some_questions_completes(changed: Path):
     done = snakemake(changed, "all", "--config", "models=[gru4rec]", "baselines=[]")
     assert done.returncode == 0, done.stdout[-4000:]
     assert "| gru4rec" in (changed / "results/table4.md").read_text(encoding="utf-8")
+
+
+def test_a_study_with_interventions_of_ones_own(changed: Path):
+    """What needs others is n/a or absent; no model is trained."""
+    own = ("all", "--config", "interventions=[partial, last_only]")
+    assert "train" not in planned_rules(snakemake(changed, "-n", *own).stdout)
+    done = snakemake(changed, *own)
+    assert done.returncode == 0, done.stdout[-4000:]
+    results = changed / "results"
+    shown = pd.read_csv(results / "fig8.csv").query("reading == 'change'")
+    assert set(shown["part"]) == {"partial", "last_only"}
+    holds = pd.read_csv(results / "claims.csv", keep_default_na=False).set_index("claim")["holds"]
+    for claim in ("what it uses", "last item only", "order matters"):
+        assert set(holds[claim]) == {"n/a"}
+    assert "n/a" not in set(holds["order before the last"])
+    page = (results / "index.html").read_text(encoding="utf-8")
+    assert page.count("These data do not tell which part of the history it uses") == 3
+    assert "no items before the last" in page and "another user&#39;s items" not in page
+    assert not re.search(r"\bnan\b", page)
 
 
 def test_the_tie_order_study(changed: Path):
@@ -180,7 +200,7 @@ def test_another_users_read_only_copy_works_in_a_folder_of_ones_own(finished: Pa
         subprocess.run(["chown", "-R", "65534", str(source)], check=True)
         command = ["setpriv", "--inh-caps=-all", "--bounding-set=-all", *command]
     run = "results/tiny/loo/sasrec/seed=3"
-    targets = ["results/table1.csv", f"{run}/shuffle.parquet", f"{run}/learning_curve.pdf"]
+    targets = ["results/table1.csv", f"{run}/interventions.parquet", f"{run}/learning_curve.pdf"]
     done = subprocess.run(
         [*command, "--", *targets],
         cwd=folder,
