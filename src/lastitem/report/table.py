@@ -5,6 +5,7 @@ readers in Markdown, LaTeX and JSON.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,10 @@ NOT_APPLICABLE = "n/a"
 #: LaTeX: cells with more characters than a line are set in lines of a paragraph's
 #: width, tables with more lines than a page over pages.
 LINE, PARAGRAPH, PAGE = 30, "4.5cm", 50
+#: The same where a long table is broken behind its keys; the width of a page, and that
+#: of a character, of a paragraph and between columns in its small type, in points.
+NARROW_LINE, NARROW_PARAGRAPH = 18, "2.1cm"
+_TEXT, _CHARACTER, _PARAGRAPH, _BETWEEN = 506.0, 4.2, 60.0, 6.0
 
 
 @dataclass
@@ -27,13 +32,16 @@ class Table:
     """One table: ``facts`` go into the CSV, ``layout`` (text cells) and ``caption``
     into Markdown, LaTeX and JSON.
 
-    ``best`` marks cells of the layout to print bold: column → row positions.
+    ``best`` marks cells of the layout to print bold: column → row positions. ``keys``
+    columns at the front say what a row is of: behind them, a long table may be broken
+    where it is too wide.
     """
 
     facts: DataFrame
     layout: DataFrame
     caption: str
     best: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    keys: int = 0
 
 
 def laid_out(rows: Sequence[Mapping[str, str]]) -> DataFrame:
@@ -84,34 +92,77 @@ def as_markdown(table: Table) -> str:
 
 def as_latex(table: Table) -> str:
     """LaTeX no wider than the text: a float is scaled down to it, a table longer than a
-    page is broken over pages in small type. It needs the packages array, booktabs,
-    graphicx and longtable.
+    page is broken over pages in small type, and behind its keys over several tables. It
+    needs the packages array, booktabs, graphicx and longtable.
     """
-
-    def weight(column: Series) -> list[str]:
-        rows = table.best.get(column.name, ())
-        return ["font-weight: bold;" if row in rows else "" for row in range(len(column))]
-
-    style = table.layout.style.hide(axis="index").format(_latex).format_index(_latex, axis=1)
-    style, width = style.apply(weight), table.layout.map(len)
+    width = table.layout.map(len)
     caption = _latex(re.sub(r"^Table \d+\. ", "", table.caption))
-    columns = "".join(
-        f">{{\\raggedright\\arraybackslash}}p{{{PARAGRAPH}}}" if longest > LINE else "l"
-        for longest in width.max()
-    )
-    look = {"column_format": columns, "hrules": True, "convert_css": True}
     if np.ceil(width / LINE).max(axis=1).sum() > PAGE:
-        long = style.to_latex(environment="longtable", caption=caption, **look)
+        long = "".join(
+            _tabular(table, columns, caption=again, environment="longtable")
+            for columns, again in zip(
+                _parts(table), chain([caption], repeat(caption.split(".")[0])), strict=False
+            )
+        )
         return (
             "\\begingroup\\scriptsize\\setlength{\\tabcolsep}{3pt}"
             f"\\setlength{{\\LTcapwidth}}{{\\linewidth}}\n{long}\\endgroup\n"
         )
     narrower = "\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi"
-    fitted = f"\\resizebox{{{narrower}}}{{!}}{{%\n{style.to_latex(**look).rstrip()}}}"
+    whole = _tabular(table, list(table.layout.columns)).rstrip()
+    fitted = f"\\resizebox{{{narrower}}}{{!}}{{%\n{whole}}}"
     return (
         f"\\begin{{table}}[htbp]\n\\centering\n\\caption{{{caption}}}\n\\smallskip\n"
         f"{fitted}\n\\end{{table}}\n"
     )
+
+
+def _tabular(table: Table, columns: Sequence[str], **look: str) -> str:
+    """Some columns of a table as LaTeX."""
+
+    def weight(column: Series) -> list[str]:
+        rows = table.best.get(column.name, ())
+        return ["font-weight: bold;" if row in rows else "" for row in range(len(column))]
+
+    layout = table.layout[columns]
+    style = layout.style.hide(axis="index").format(_latex).format_index(_latex, axis=1)
+    narrow = bool(table.keys and "environment" in look)
+    line, paragraph = (NARROW_LINE, NARROW_PARAGRAPH) if narrow else (LINE, PARAGRAPH)
+    form = "".join(
+        f">{{\\raggedright\\arraybackslash}}p{{{paragraph}}}" if longest > line else "l"
+        for longest in layout.map(len).max()
+    )
+    look = {"column_format": form, **look}
+    return style.apply(weight).to_latex(hrules=True, convert_css=True, **look)
+
+
+def _parts(table: Table) -> list[list[str]]:
+    """The columns of a long table in parts, each as wide as a page at most and with the
+    keys in front; all in one for a table without keys.
+    """
+    columns = list(table.layout.columns)
+    keys, rest = columns[: table.keys], columns[table.keys :]
+    if not keys:
+        return [columns]
+    longest = table.layout.map(len).max()
+    needed = {
+        name: _BETWEEN
+        + (
+            _PARAGRAPH
+            if longest[name] > NARROW_LINE
+            else _CHARACTER * max(longest[name], len(name))
+        )
+        for name in columns
+    }
+    left = _TEXT - sum(needed[name] for name in keys)
+    parts, used = [[*keys, rest[0]]], needed[rest[0]]
+    for name in rest[1:]:
+        used += needed[name]
+        if used > left:
+            parts.append([*keys])
+            used = needed[name]
+        parts[-1].append(name)
+    return parts
 
 
 def _latex(text: str) -> str:

@@ -74,7 +74,7 @@ def worths(summary: Rows, yardsticks: Rows, cutoff: int) -> Table:
         " users. In percent, but for accuracy and overlap. Inputs changed: share that the"
         " intervention changes, for the first model."
     )
-    return Table(facts, layout, caption)
+    return Table(facts, layout, caption, keys=len(order))
 
 
 def _is_shown(row: Any) -> bool:
