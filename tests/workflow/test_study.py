@@ -267,8 +267,8 @@ def test_models_without_attention_are_named_not_missing(finished: Path):
 
 
 def test_scaling_by_one_is_the_plain_model(finished: Path):
-    """The ranks of the sweep at λ = 1 are those of the evaluation and of the input as it
-    is among the interventions, row by row.
+    """The ranks of the sweep at λ = 1 are those of the evaluation and of the ordered
+    input among the interventions, row by row.
     """
     run = finished / "results/tiny/loo/sasrec/seed=3"
     plain = pd.read_parquet(run / "ranks.parquet")
