@@ -41,11 +41,10 @@ def follow(project: Path, part: str) -> list[str]:
         if place["end"]:
             after = f"{before.rstrip()}\n\n\n{place['block']}"
         else:
-            assert before.count(f"{place['line']}\n") == 1, place["line"]
-            there = (f"{place['line']}\n", place["block"])
-            after = before.replace(
-                there[0], "".join(there if place["where"] == "Behind" else there[::-1])
-            )
+            lines = before.splitlines(keepends=True)
+            (at,) = (n for n, line in enumerate(lines) if line.strip() == place["line"])
+            lines.insert(at + (place["where"] == "Behind"), place["block"])
+            after = "".join(lines)
         file.write_text(after, encoding="utf-8")
     assert made
     return made
@@ -105,19 +104,19 @@ def test_the_page_can_be_followed(project: Path):
     assert "history: History needed" in page
 
     made += follow(project, "An intervention")
-    study = (*STUDY[:-1], "reversed.yaml")
+    study = (*STUDY[:-1], "backwards.yaml")
     planned = snakemake(project, "-n", "all", *study, configfile=None)
     rules = planned_rules(planned.stdout)
     assert {"intervene", "worths", "fig8", "page"} <= set(rules), planned.stdout[-4000:]
     assert not {"download", "core_filter", "split", "train", "evaluate", "decompose"} & set(rules)
     done = snakemake(project, "results/fig8.pdf", "results/worths.csv", *study, configfile=None)
     assert done.returncode == 0, done.stdout[-4000:]
-    worths = pd.read_csv(project / "results/worths.csv").query("part == 'reversed'")
+    worths = pd.read_csv(project / "results/worths.csv").query("part == 'backwards'")
     changes = worths[(worths["reading"] == "change") & (worths["group"] == "all")]
     assert set(changes["model"]) == {"sasrec", "gru4rec", "bert4rec", "popularity", "markov"}
     unmoved = changes["model"].isin(["popularity", "markov"])
     assert (changes.loc[unmoved, "value"] == 0).all() and changes["value"].any()
-    assert "earlier items reversed" in (project / "results/worths.md").read_text(encoding="utf-8")
+    assert "earlier items backwards" in (project / "results/worths.md").read_text(encoding="utf-8")
 
     tests = [name for name in made if name.startswith("tests/")]
     touched = ("report/test_summaries", "report/test_figures", "evaluation/test_interventions")
