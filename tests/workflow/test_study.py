@@ -364,5 +364,5 @@ def test_a_command_of_the_readme_runs(tmp_path: Path, line: str):
         expected |= dict.fromkeys(("decompose", "rescale", "learning_curve"), runs)
         expected |= dict.fromkeys((*TABLE_NAMES, *FIGURE_NAMES, "page", "all"), 1)
         # A grid of four points, with the first seed.
-        expected |= {"train_grid_point": 4 * logs, "choose": logs, "summarize": 16}
+        expected |= {"train_grid_point": 4 * logs, "choose": logs, "summarize": 17}
         assert planned_rules(done.stdout) == expected
