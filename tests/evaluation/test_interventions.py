@@ -541,8 +541,9 @@ class TestEffects:
     def test_what_is_brought_in(self):
         items = torch.tensor([[1, 2, 3, 0], [4, 4, 5, 6]])
         new = torch.tensor([[7, 2, 7, 8], [5, 4, 0, 0]])
-        assert brought_in(items, new).tolist() == [[7, 8], [0, 0]]
-        assert brought_in(items, items).shape == (2, 0)
+        held = torch.zeros(2, 9, dtype=torch.bool).scatter_(1, items, True)
+        assert brought_in(held, new).tolist() == [[7, 8], [0, 0]]
+        assert brought_in(held, items).shape == (2, 0)
 
     def test_overlap_is_of_the_shorter_list(self):
         one, other = np.array([[1, 2, 3], [1, 0, 0], [0, 0, 0]]), np.array([[3, 9, 0]] * 3)

@@ -71,7 +71,7 @@ def test_one_seed_is_one_seed_and_what_is_not_there_is_not_told():
         "Change of NDCG@10: no items before the last -1.0 % [-3.0, +1.0]; their order shuffled"
         " +0.0 % [-1.0, +1.0]; n = 1,234 users, 1 seed."
     )
-    assert "it is not in this study" in answer.verdict
+    assert "stranger's context is not in this study" in answer.verdict
     answer = answer_of(worths_of({"full": (-9.0, -1.0)}))
     assert list(answer.sentences) == [] and list(answer.account) == []
 

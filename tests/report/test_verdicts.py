@@ -19,6 +19,7 @@ from lastitem.report.worths import (
     LAST_REPLACED_SECOND,
     UNCHANGED,
 )
+from lastitem.study.interventions import known
 
 STUDY = {"dataset": "d", "split": "gts", "model": "m"}
 #: Intervals on each side of the rules, and between.
@@ -89,6 +90,8 @@ def changes_of(wrong=SMALL, none=SMALL, order=SMALL, last=None, **columns):
             " tell",
         ),
         (SMALL, FAR_BELOW, "It hardly looks at which items came before the last"),
+        # Below zero for sure, and small for sure.
+        ((-4.0, -1.0), (-4.0, -1.0), "It hardly looks at which items came before the last"),
         ((-4.9, 0.0), FAR_ABOVE, "It hardly looks at which items came before the last"),
         ((1.0, 4.9), SMALL, "It hardly looks at which items came before the last"),
         (
@@ -235,7 +238,7 @@ def test_fewer_than_ten_users_with_a_hit_say_nothing(hit, users, silent):
 def test_an_intervention_that_is_not_there_says_nothing(left_out):
     table = worths_of({name: SMALL for name in ("strangers_context", "last_only", "partial")})
     changes = Changes(table[table["part"] != left_out], list(STUDY.values()))
-    assert changes.verdict() == UNTOLD.format("it is not in this study")
+    assert changes.verdict() == UNTOLD.format(f"{known(left_out).shown} is not in this study")
     assert left_out not in changes and "full" not in changes
     assert math.isnan(changes.under(left_out)["value"])
     assert math.isnan(changes.under(left_out)["users"])

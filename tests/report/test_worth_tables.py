@@ -170,7 +170,7 @@ def test_a_study_of_few_interventions_has_its_table_figures_and_answers(named):
         figure.canvas.draw()
         figures.plt.close(figure)
     (answer,) = answers.answers(table.facts, ["m"], CUTOFF)
-    assert answer.verdict.endswith("it is not in this study.")
+    assert answer.verdict.endswith("is not in this study.")
 
 
 def test_a_study_without_yardsticks_has_a_table_and_answers(summaries, tmp_path):

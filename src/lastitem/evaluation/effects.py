@@ -106,6 +106,7 @@ def effects(
     for index, _, width in tiles(cases, model.input_length, "interventions"):
         items, length = pad(cases, index, model.input_length, width)
         own_last, _, target = latest_and_target(cases, index).to(device)
+        held = torch.zeros(len(items), model.items + 1, dtype=torch.bool).scatter_(1, items, True)
 
         def scored(items: Tensor, length: Tensor) -> Tensor:
             scores = model.scores(items.to(device), length.to(device))
@@ -132,7 +133,7 @@ def effects(
                 scores = scored(new, new_length)
                 of_last = rank_of(scores, own_last)
                 scores = without_seen(scores)
-            foreign = brought_in(items, new).to(device)
+            foreign = brought_in(held, new).to(device)
             of_changed = of_target if key[0] == ORDERED else rank_of(scores, target)
             effect.target[index], effect.last[index] = of_changed.cpu(), of_last.cpu()
             effect.common_target[index] = _among(scores, target, of_changed, foreign).cpu()
@@ -206,19 +207,17 @@ def length_groups(length: Ints) -> Codes:
     return (np.unique(group, return_inverse=True)[1] + 1).astype(np.int32)
 
 
-def brought_in(items: Tensor, new: Tensor) -> Tensor:
-    """int64 [B, L']: the distinct items of ``new`` [B, L'] that ``items`` [B, L] does
-    not hold, 0 in the other places.
+def brought_in(held: Tensor, new: Tensor) -> Tensor:
+    """int64 [B, M]: the distinct items of ``new`` [B, L] that an input does not hold
+    (``held`` is bool [B, items + 1]), 0 in the other places.
     """
-    if new is items:
-        return torch.zeros_like(new[:, :0])
-    # Each row in a range of numbers of its own.
-    offset = torch.arange(len(items))[:, None] * (int(max(items.max(), new.max())) + 1)
-    held = torch.isin(new + offset, items + offset)
-    found = torch.where(held, PADDING, new).sort(dim=1).values
+    is_own = held.gather(1, new) | (new == PADDING)
+    if bool(is_own.all()):
+        return new[:, :0]
+    found = torch.where(is_own, PADDING, new).sort(dim=1).values
     repeated = found[:, 1:] == found[:, :-1]
     found[:, 1:] = torch.where(repeated, PADDING, found[:, 1:])
-    # Most changes bring in nothing, and few as many items as there is room for.
+    # Few changes bring in as many items as there is room for.
     return found[:, (found != PADDING).any(dim=0)]
 
 

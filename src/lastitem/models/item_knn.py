@@ -74,7 +74,11 @@ class ItemKNN(Recommender):
         """float64 [B, items], see :meth:`Recommender.scores`; the same bits in whatever
         order the items stand.
         """
-        scores = self.similarities.sums(newest_items(items, length, self.settings.newest))
+        if self.reads_last_item_only:
+            scores = self.popularity.new_zeros(len(items), self.items)
+            self.similarities.add_to(scores, items.gather(1, length[:, None] - 1)[:, 0])
+        else:
+            scores = self.similarities.sums(newest_items(items, length, self.settings.newest))
         scores.copy_(scores.float())
         scores.mul_(1 + _AMONG_EQUAL * self.popularity)
         return scores.add_(_AMONG_ZEROS * self.popularity)

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from pandas import DataFrame, Series
 
+from lastitem.report.names import shown_intervention
 from lastitem.report.worths import CHANGE, EVERYONE, HIT, LARGER, UNCHANGED
 from lastitem.study.runs import STUDY_COLUMNS
 
@@ -49,7 +50,7 @@ class Changes:
     def silence(self, intervention: str) -> str:
         """Why a change says nothing, whatever its interval is; empty if it does."""
         if intervention not in self:
-            return "it is not in this study"
+            return f"{shown_intervention(intervention)} is not in this study"
         if self.at(UNCHANGED, intervention)["value"] >= 100.0:
             return TOO_SHORT
         # Of users with several targets the share is that of the targets, so this is at

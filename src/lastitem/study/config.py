@@ -154,7 +154,8 @@ def unused_settings(config: Mapping[str, Any]) -> list[str]:
     """What the config sets for trainings that do not use it, in words."""
     return [
         f"model {model}: training.{name} is set to {training_of(config, model)[name]}, but {why}"
-        for model in config["models"]
+        for model in [*config["models"], *config["baselines"]]
+        if model in config["models"] or "training" in config["model_settings"][model]
         for name, why in unused(training_of(config, model)).items()
     ]
 
