@@ -52,6 +52,7 @@ _BARS = {
 _BRACKETS = ("last_only", "pooled_context", "strangers_context", "without_last", "strangers_last")
 #: Of fewer inputs than these, in percent, a point of the newest items says little.
 _FEW_CUT_PERCENT = 5.0
+_NEARLY_ALL_PERCENT = 99.5
 
 
 def interventions(worths: DataFrame, cutoff: int, baselines: Sequence[str]) -> Figure:
@@ -117,7 +118,7 @@ def _bars_of(axis: Axes, place: int, rows: DataFrame) -> None:
         elif (CHANGE, name) in rows.index:
             change = rows.loc[(CHANGE, name)]
             bar = _left(ordered["value"], change)
-            text = "n/a" if pd.isna(change["value"]) else f"{change['value']:+.0f} %"
+            text = _rounded(change["value"])
         else:
             continue
         draw_bar(axis, x, bar["value"], width, *look)
@@ -130,6 +131,13 @@ def _bars_of(axis: Axes, place: int, rows: DataFrame) -> None:
             "rotation": 90,
         }
         axis.annotate(text, (x, top), xytext=(0, 2), textcoords="offset points", **look_of_text)
+
+
+def _rounded(change: float) -> str:
+    """A change as it stands on a bar; a small one is 0, not −0."""
+    if pd.isna(change):
+        return "n/a"
+    return f"{round(change):+d} %" if round(change) else "0 %"
 
 
 def _left(whole: float, change: Series) -> Series:
@@ -225,7 +233,9 @@ def _newest(axis: Axes, own: DataFrame) -> None:
         hollow = cut[name] < _FEW_CUT_PERCENT
         look: dict[str, Any] = {"marker": "o", "markersize": 4.5, "color": COLOURS[0]}
         axis.plot(x, kept.loc[name, "value"], fillstyle="none" if hollow else "full", **look)
-    labels = [f"{newest_count(name)}\n{cut[name]:.0f} %" for name in names]
+    # All but the largest k cut nearly every input: their shares would run together.
+    shares = ["" if cut[name] >= _NEARLY_ALL_PERCENT else f"\n{cut[name]:.0f} %" for name in names]
+    labels = [f"{newest_count(name)}{share}" for name, share in zip(names, shares, strict=True)]
     axis.set_xticks(place, labels, fontsize=7)
-    axis.set_xlabel("k, and the share of inputs that it cuts", fontsize=8)
+    axis.set_xlabel("k; share of inputs cut, if not all", fontsize=8)
     axis.set_ylim(bottom=0)
