@@ -32,10 +32,8 @@ from lastitem.evaluation.ranking import (
     remove_seen,
 )
 from lastitem.models.interface import Recommender
-from lastitem.study.interventions import ORDERED
+from lastitem.study.interventions import ORDERED, OVERLAPPING
 
-#: Whose lists are held against the one of the ordered input.
-OVERLAPPING = ("last_only", "without_last", "stranger")
 _RANKS = ("target", "common_target", "ordered_target", "last")
 
 

@@ -32,10 +32,9 @@ from lastitem.report.worths import (
     CHANGE,
     EVERYONE,
     OVERLAP,
-    OVERLAPPING,
     UNCHANGED,
 )
-from lastitem.study.interventions import ORDERED, newest_count
+from lastitem.study.interventions import ORDERED, OVERLAPPING, newest_count
 from lastitem.study.runs import STUDY_COLUMNS
 
 #: The bars of fig1: colour and hatch.

@@ -26,7 +26,7 @@ from lastitem.report.pooling import (
     summarize,
 )
 from lastitem.report.uncertainty import percentiles, resampled_ratios
-from lastitem.study.interventions import ORDERED
+from lastitem.study.interventions import ORDERED, OVERLAPPING
 from lastitem.study.runs import RUN_COLUMNS, STUDY_COLUMNS
 
 #: The group of all cases; targets with the time of the item before them, and others.
@@ -211,7 +211,6 @@ def _statements(names: Sequence[str]) -> Iterator[Statement]:
             yield Statement(reading, part, constant, own)
 
 
-OVERLAPPING = ("last_only", "without_last", "stranger")
 #: Reading, part, constant, and the ratios r with their factors. The first ratio says
 #: whose cases are counted.
 _SUMS: tuple[tuple[str, str, float, tuple[tuple[str, float], ...]], ...] = (

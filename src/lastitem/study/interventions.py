@@ -47,6 +47,8 @@ TESTED = (
     "strangers_last",
     "stranger",
 )
+#: Those whose lists are held against the one of the ordered input.
+OVERLAPPING = ("last_only", "without_last", "stranger")
 _NEWEST = re.compile(r"newest_([1-9]\d*)")
 
 
